@@ -15,8 +15,6 @@
 #define S ZKL_MODE_SHARED
 #define NONE ZKL_MODE_NONE
 
-#define N_PARTIES 4
-
 static const PlayVerb none[] = {{NULL}};
 
 const PlayVerb *play_verbs = none;
@@ -293,155 +291,7 @@ catch_up(const Step *step)
 }
 
 
-/*
- * Checks: each writes what it found, to be compared with the argument
- */
-
-static void
-find_modes(const Step *step, char *found)
-{
-	for (const char *c = step->names; *c; c++)
-	{
-		const char	name[] = {*c, '\0'};
-
-		*found = "0SX"[mode_of(step->party, name)];
-		if (hold_of(step->party, name) && zkl_lock_is_lost(hold_of(step->party, name)->lock))
-			*found += 'a' - 'A';
-		found++;
-	}
-	*found = '\0';
-}
-
-static const char *const statuses[] = {
-	[ZKL_OK] = "ok",
-	[ZKL_PENDING] = "pending",
-	[ZKL_BUSY] = "busy",
-	[ZKL_DEADLOCK] = "deadlock",
-	[ZKL_SESSION_LOST] = "lost",
-	[ZKL_LOCK_LOST] = "lock-lost",
-	[ZKL_AUTH_FAILED] = "refused",
-	[ZKL_NO_AUTH] = "no-auth",
-	[ZKL_TOO_MANY] = "too-many",
-	[ZKL_SEQUENCE_USED_UP] = "used-up",
-	[ZKL_NOT_SUPPORTED] = "not-supported",
-	[ZKL_OTHER_CAPACITY] = "other-capacity",
-	[ZKL_SERVER_ERROR] = "error",
-};
-
-static void
-find_status(const Step *step, char *found)
-{
-	Ask		   *ask = asked[step->party - parties];
-
-	strcpy(found, statuses[ask->status]);
-}
-
-/* Has the request asked the owner of the node that it waits for? */
-static void
-find_asks(const Step *step, char *found)
-{
-	ZklRequestInfo info;
-
-	zkl_request_info(asked[step->party - parties]->request, &info);
-	strcpy(found, !info.blocked ? "-" : info.has_asked ? "yes" : "no");
-}
-
-static void
-find_confirmed(const Step *step, char *found)
-{
-	strcpy(found, statuses[zkl_session_confirmed(step->party->session)]);
-}
-
-static void
-find_state(const Step *step, char *found)
-{
-	static const char *const states[] = {
-		"connecting", "connected", "suspended", "expired", "refused"
-	};
-
-	strcpy(found, states[zkl_session_state(step->party->session)]);
-}
-
-static void
-find_nodes(const Step *step, char *found)
-{
-	sprintf(found, "%d", nodes_of(step->party, NULL));
-}
-
-static void
-find_named(const Step *step, char *found)
-{
-	const char *path = node_of(step->party, "a");
-
-	strcpy(found, strstr(path, step->argument) ? step->argument : path);
-}
-
-static void
-find_watches(const Step *step, char *found)
-{
-	sprintf(found, "%d", fake_watches(step->party->client));
-}
-
-static void
-find_trace(const Step *step, char *found)
-{
-	strcpy(found, fake_trace(step->party->client));
-}
-
-static void
-find_lost(const Step *step, char *found)
-{
-	sprintf(found, "%d", lost_of(step->party));
-}
-
-static void
-find_losses(const Step *step, char *found)
-{
-	(void) step;
-	sprintf(found, "%d", losses_reported);
-}
-
-static void
-find_revocations(const Step *step, char *found)
-{
-	sprintf(found, "%d", step->party ? zkl_lock_revocations(hold_of(step->party, step->names)->lock)
-			: revocations_reported);
-}
-
-/* The data of the party's node, with dashes for blanks. */
-static void
-find_data(const Step *step, char *found)
-{
-	const FakeNode *node = fake_tree_find(node_of(step->party, step->names));
-
-	sprintf(found, "%.*s", node ? node->data_len : 0, node ? node->data : "");
-	for (; *found; found++)
-		if (*found == ' ')
-			*found = '-';
-}
-
-static void
-find_permits(const Step *step, char *found)
-{
-	int			n = 0;
-
-	for (int i = 0; i < N_PARTIES; i++)
-		n += step->party == NULL || step->party == &parties[i] ? permits_of(&parties[i], step->names) : 0;
-	sprintf(found, "%d", n);
-}
-
-/* The last word of the data of the party's node of "a". */
-static void
-find_word(const Step *step, char *found)
-{
-	const FakeNode *node = fake_tree_find(node_of(step->party, "a"));
-	bool		has_word = node && node->data_len > 9 &&
-		memcmp(node->data + node->data_len - 9, " keep=", 6) == 0;
-
-	snprintf(found, 8, "%.3s", has_word ? node->data + node->data_len - 3 : node ? "no" : "-");
-}
-
-static const PlayVerb verbs[] = {
+static const PlayVerb actions[] = {
 	{"lock", .act = request, .mode = X},
 	{"share", .act = request, .mode = S},
 	{"try", .act = request, .mode = X, .non_blocking = true},
@@ -476,21 +326,6 @@ static const PlayVerb verbs[] = {
 	{"reap", .act = reap},
 	{"number", .act = set_number},
 	{"until", .act = run_until},
-	{"has", .find = find_modes},
-	{"is", .find = find_status},
-	{"nodes", .find = find_nodes},
-	{"asks", .find = find_asks},
-	{"confirmed", .find = find_confirmed},
-	{"state", .find = find_state},
-	{"named", .find = find_named},
-	{"watches", .find = find_watches},
-	{"sends", .find = find_trace},
-	{"lost", .find = find_lost},
-	{"losses", .find = find_losses},
-	{"revocations", .find = find_revocations},
-	{"data", .find = find_data},
-	{"permits", .find = find_permits},
-	{"word", .find = find_word},
 	{NULL}
 };
 
@@ -552,7 +387,9 @@ next_step(const char *text, Step *step)
 	if (step->at_once)
 		step->word[strlen(step->word) - 1] = '\0';
 	step->party = strcmp(who, "all") == 0 ? NULL : &parties[who[0] - 'A'];
-	step->verb = verb_of(verbs, step->word);
+	step->verb = verb_of(actions, step->word);
+	if (step->verb == NULL)
+		step->verb = verb_of(play_checks, step->word);
 	if (step->verb == NULL)
 		step->verb = verb_of(play_verbs, step->word);
 	strcpy(step->names, last[0] ? last : "a");
@@ -580,7 +417,7 @@ play_all(const Play *plays, int n)
 		bool		right = true;
 		Step		step;
 
-		scene_begin(N_PARTIES);
+		scene_begin(PLAY_PARTIES);
 		play_begin();
 		while ((rest = next_step(rest, &step)) != NULL)
 			if (step.verb && step.verb->act)

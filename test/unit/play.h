@@ -70,6 +70,7 @@
 
 #include "scene.h"
 
+#define PLAY_PARTIES 4
 #define PLAY_SIZE 2
 #define PLAY_KEEP_MS 3600000
 
@@ -102,6 +103,8 @@ struct PlayVerb
 	bool		non_blocking;
 };
 
+/* Those above; the test's own verbs. */
+extern const PlayVerb play_checks[];
 extern const PlayVerb *play_verbs;
 
 /* Plays each text with four sessions, which is one test; the referee watches. */
