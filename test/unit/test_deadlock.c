@@ -115,13 +115,6 @@ victim(void)
 	return victims_are()[0] ? &parties[victims_are()[0] - 'A'] : NULL;
 }
 
-static void
-begin(const char *servers, const char *steps)
-{
-	begin_waiters(servers);
-	play_act(steps, true);
-}
-
 /* Everything runs, and then so much time passes. */
 static void
 run(int ms)
@@ -136,7 +129,7 @@ test_description(void)
 {
 	const ZklDeadlock *deadlock;
 
-	begin("aab", "B lock x, C share y, A lock y, C lock x, B row A");
+	begin_waiters("aab", "B lock x, C share y, A lock y, C lock x, B row A");
 	publish_all();
 	deadlock = victim() ? deadlock_of(victim()) : NULL;
 	ok(deadlock && deadlock->n == 3, "the deadlock has all three members");
@@ -154,7 +147,7 @@ test_description(void)
 	   "the first member is the victim");
 	scene_end(NULL);
 
-	begin("abc", "A permit s1, C lock x, B permit s1, C permit s1, A lock x");
+	begin_waiters("abc", "A permit s1, C lock x, B permit s1, C permit s1, A lock x");
 	publish_all();
 	deadlock = victim() ? deadlock_of(victim()) : NULL;
 	ok(deadlock && deadlock->n >= 2, "there is a verdict");
@@ -173,7 +166,7 @@ static void
 test_stale(void)
 {
 	/* B and C were before A; B, not the nearest, has left, and then waits itself. */
-	begin("abc", "A lock a, B share b, C share b, A lock b");
+	begin_waiters("abc", "A lock a, B share b, C share b, A lock b");
 	publish_all();
 	play_act("B release b, B lock a", true);
 	publish_all();
@@ -190,7 +183,7 @@ test_stale(void)
 	scene_end(NULL);
 
 	/* The same, but A is the last that reports, because D waits for it, too. */
-	begin("abca", "A lock a, B share b, C share b, D lock d, A lock b");
+	begin_waiters("abca", "A lock a, B share b, C share b, D lock d, A lock b");
 	publish_all();
 	play_act("B release b, B lock a", true);
 	(void) is_victim_now(B);
@@ -207,7 +200,7 @@ test_stale(void)
 	scene_end(NULL);
 
 	/* B's wait for a row behind A ends before any session notices. */
-	begin("aab", "B lock x, C lock y, A lock y, B row A");
+	begin_waiters("aab", "B lock x, C lock y, A lock y, B row A");
 	for (int i = 0; i < 3; i++)
 	{
 		(void) is_victim_now(A);
@@ -224,7 +217,7 @@ test_stale(void)
 	scene_end(NULL);
 
 	/* A participant does not answer. */
-	begin("ab", TWO);
+	begin_waiters("ab", TWO);
 	fake_advance(10);
 	(void) is_victim_now(A);
 	fake_run_all();
@@ -243,7 +236,7 @@ test_kept(void)
 	const ZklDeadlock *deadlock = NULL;
 	Party	   *v = NULL;
 
-	begin("ab", TWO);
+	begin_waiters("ab", TWO);
 	for (int i = 0; i < 100 && deadlock == NULL; i++)
 	{
 		v = i % 2 ? A : B;
@@ -263,7 +256,7 @@ test_kept(void)
 static void
 test_refused(void)
 {
-	begin("ab", TWO);
+	begin_waiters("ab", TWO);
 	fake_quirks.deny = WAITING;
 	fake_count(A->client);
 	publish_all();
@@ -286,7 +279,7 @@ test_strangers(void)
 	{
 		char		path[256];
 
-		begin("abc", "A permit s, C lock x");
+		begin_waiters("abc", "A permit s, C lock x");
 		snprintf(path, sizeof(path), "%s/%s", pool_of("s", "/leases"), who[i]);
 		make_node(path, "", ZKL_CREATE_EPHEMERAL, 77);
 		play_act("C permit s, A lock x", true);
@@ -306,7 +299,7 @@ test_pending_delete(void)
 {
 	char		path[256];
 
-	begin("abc", "A permit s, B permit s, C lock x, C permit s, B lock x");
+	begin_waiters("abc", "A permit s, B permit s, C lock x, C permit s, B lock x");
 	snprintf(path, sizeof(path), "%s", pool_of("s", "/leases"));
 	fake_quirks.deny = path;
 	fake_quirks.deny_breaks = true;
@@ -319,7 +312,7 @@ test_pending_delete(void)
 	is_int(permits_of(C, "s"), 1, "the permit is granted after the delete");
 	scene_end(NULL);
 
-	begin("ab", "A lock x, A lock z, B lock y, B lock x");
+	begin_waiters("ab", "A lock x, A lock z, B lock y, B lock x");
 	fake_quirks.deny = SCENE_LOCKS "/x";
 	fake_quirks.deny_breaks = true;
 	play_act("A release x, A lock y", true);
@@ -336,7 +329,7 @@ test_large_permit(void)
 {
 	char		path[200];
 
-	begin("abc", "A permit s1, B lock x");
+	begin_waiters("abc", "A permit s1, B lock x");
 	for (int i = 0; i < 3000; i++)
 	{
 		snprintf(path, sizeof(path), "%s/%s%06d", pool_of("s", "/leases"),
@@ -357,7 +350,7 @@ count_operations(void)
 {
 	int			n;
 
-	begin("ab", TWO);
+	begin_waiters("ab", TWO);
 	fake_count(A->client);
 	publish_all();
 	n = fake_counted(A->client);
@@ -371,7 +364,7 @@ fault_at(int k, FakeFault fault, Party *party, bool give_up)
 	bool		good;
 	const char *what = "";
 
-	begin("ab", TWO);
+	begin_waiters("ab", TWO);
 	fake_count(party->client);
 	fake_fault(party->client, k, fault);
 	for (int i = 0; i < 6 && !fake_fault_happened(party->client); i++)

@@ -31,9 +31,7 @@ test_crowd(void)
 {
 	bool		silent = true;
 
-	scene_begin(6);
-	waiters_begin("abcdef");
-	forget(lock_now(A, "a", X));
+	begin_waiters("abcdef", "A lock a");
 	for (int i = 1; i < 6; i++)
 	{
 		ask_for(&parties[i], "a", X);
@@ -52,10 +50,7 @@ test_crowd(void)
 static void
 test_local_crowd(void)
 {
-	scene_begin(3);
-	waiters_begin("abb");
-	forget(lock_now(A, "a", X));
-	lock_now(B, "a", X);
+	begin_waiters("abb", "A lock a, B lock a");
 	fake_count(B->client);
 	for (int i = 0; i < 20; i++)
 	{
@@ -70,12 +65,7 @@ test_local_crowd(void)
 static void
 begin(void)
 {
-	scene_begin(3);
-	waiters_begin("abb");
-	forget(lock_now(A, "a", X));
-	forget(lock_now(B, "b", X));
-	forget(lock_now(C, "c", X));
-	lock_now(B, "a", X);
+	begin_waiters("abb", "A lock a, B lock b, C lock c, B lock a");
 	fake_advance(2000);
 	fake_count(B->client);
 	publish_at_once(B);
@@ -155,14 +145,7 @@ test_churn(void)
 {
 	int			victims_at = -1;
 
-	scene_begin(4);
-	waiters_begin("abba");
-	forget(lock_now(A, "a", X));
-	forget(lock_now(B, "b", X));
-	forget(lock_now(C, "c", X));
-	forget(lock_now(D, "d", X));
-	lock_now(A, "b", X);
-	lock_now(B, "a", X);
+	begin_waiters("abba", "A lock a, B lock b, C lock c, D lock d, A lock b, B lock a");
 	for (int ms = 0; ms < 2000 && victims_at < 0; ms += 10)
 	{
 		wait_locally(C, waits_locally_for(C) ? NULL : B);

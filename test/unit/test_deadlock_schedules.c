@@ -12,18 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "letters.h"
 #include "recipe/deadlock/detector.h"
 #include "victims.h"
-
-#define X ZKL_MODE_EXCLUSIVE
-#define S ZKL_MODE_SHARED
-
-static void
-holds(Party *party, const char *name, ZklMode mode)
-{
-	forget(lock_now(party, name, mode));
-}
-
 
 /*
  * 6 and 7: answers that prove nothing
@@ -42,19 +33,9 @@ static Party *const K = &parties[4];
 static void
 begin_local(bool through_p)
 {
-	begin_waiters("abbbb");
-	holds(V, "y", X);
-	holds(L, "x", X);
-	holds(K, "z", X);
-	wait_locally(L, through_p ? P : M);
-	if (through_p)
-		wait_locally(P, M);
-	lock_now(M, "y", X);
-	for (int i = 0; i < 20; i++)
-	{
-		(void) publish(M);
-		fake_run_all();
-	}
+	begin_waiters("abbbb", through_p ? "A lock y, C lock x, E lock z, C row D, D row B, B lock y"
+				  : "A lock y, C lock x, E lock z, C row B, B lock y");
+	owner_goes_on(M, 20, NULL);
 	is_int(reported_by(M), 1, "a member has reported its local waiters");
 	fake_advance(1000);
 	ask_for(V, "x", X);
@@ -66,12 +47,7 @@ begin_local(bool through_p)
 static void
 v_rings(void)
 {
-	for (int i = 0; i < 50; i++)
-	{
-		(void) publish(V);
-		while (fake_step(V->client))
-			;
-	}
+	owner_goes_on(V, 50, NULL);
 	ok(owner_is_in_step(V), "the claimant waits for answers");
 }
 
@@ -104,12 +80,7 @@ test_late_write(void)
 	v_rings();
 	fake_step(M->client);
 	ok(!v_gives_verdict(), "6: a report that was decided before the ring and written after it is no answer");
-	for (int i = 0; i < 20; i++)
-	{
-		(void) publish(M);
-		while (fake_step(M->client))
-			;
-	}
+	owner_goes_on(M, 20, NULL);
 	ok(!v_gives_verdict(), "6: the answer shows that the local wait has ended");
 	has_no_victim("6, a local wait that ended before the ring");
 }
@@ -144,12 +115,7 @@ test_path(void)
 	wait_locally(P, NULL);
 	v_rings();
 	wait_locally(P, M);
-	for (int i = 0; i < 20; i++)
-	{
-		(void) publish(M);
-		while (fake_step(M->client))
-			;
-	}
+	owner_goes_on(M, 20, NULL);
 	ok(!v_gives_verdict(), "7: a wait on the way that has ended and begun again is another one");
 	has_one_victim("7, the same sessions wait again", "AB");
 }
@@ -160,16 +126,8 @@ test_own_server(void)
 {
 	int			n;
 
-	begin_waiters("aba");
-	holds(M, "y", X);
-	holds(L, "x", X);
-	wait_locally(L, V);
-	lock_now(M, "x", X);
-	for (int i = 0; i < 20; i++)
-	{
-		(void) publish(M);
-		fake_run_all();
-	}
+	begin_waiters("aba", "B lock y, C lock x, C row A, B lock x");
+	owner_goes_on(M, 20, NULL);
 	fake_advance(1000);
 	ask_for(V, "y", X);
 	while (fake_step(V->client))
@@ -194,13 +152,8 @@ test_own_server(void)
 static void
 test_several_cycles(void)
 {
-	static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
-
-	begin_waiters("abcdef");
-	for (int i = 0; i < 6; i++)
-		holds(&parties[i], names[i], X);
-	for (int i = 0; i < 6; i++)
-		lock_now(&parties[i], names[i ^ 1], X);
+	begin_waiters("abcdef", "A lock a, B lock b, C lock c, D lock d, E lock e, F lock f,"
+				  " A lock b, B lock a, C lock d, D lock c, E lock f, F lock e");
 	publish_all();
 	publish_all();
 	is_int((int64_t) strlen(victims_are()), 3, "9: three cycles at once have three victims: %s", victims_are());
@@ -213,13 +166,8 @@ test_shared_member(void)
 {
 	int			n = 0;
 
-	begin_waiters("abcdef");
-	for (int i = 0; i < 5; i++)
-		holds(&parties[i], "f", S);
-	holds(&parties[5], "x", X);
-	for (int i = 0; i < 5; i++)
-		lock_now(&parties[i], "x", S);
-	lock_now(&parties[5], "f", X);
+	begin_waiters("abcdef", "A share f, B share f, C share f, D share f, E share f, F lock x,"
+				  " A share x, B share x, C share x, D share x, E share x, F lock f");
 	for (int round = 0; round < 200 && n < 5; round++)
 	{
 		for (int i = 0; i < 6; i++)
@@ -264,10 +212,7 @@ test_forged(void)
 	char	   *large = calloc(1, 200000);
 	ZklScratch	scratch = {0};
 
-	begin_waiters("ab");
-	holds(&parties[0], "a", X);
-	holds(&parties[1], "b", X);
-	lock_now(&parties[0], "b", X);
+	begin_waiters("ab", "A lock a, B lock b, A lock b");
 	publish_all();
 	forge(0x77, large, 200000);
 	for (int i = 0; i < 4; i++)

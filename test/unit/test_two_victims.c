@@ -18,22 +18,6 @@
 #include "recipe/deadlock/detector.h"
 #include "victims.h"
 
-/* Lets the owner go on for so many turns; returns whether it is a victim. */
-static bool
-steps(Party *party, int n, bool (*until) (Party *party))
-{
-	for (int i = 0; i < n; i++)
-	{
-		if (publish(party))
-			return true;
-		while (fake_step(party->client))
-			;
-		if (until && until(party))
-			return false;
-	}
-	return false;
-}
-
 static bool
 is_claiming(Party *party)
 {
@@ -44,15 +28,11 @@ is_claiming(Party *party)
 static void
 begin_claim(void)
 {
-	scene_begin(2);
-	waiters_begin("ab");
-	forget(lock_now(A, "x", X));
-	forget(lock_now(B, "y", X));
-	lock_now(B, "x", X);
-	steps(B, 20, NULL);
+	begin_waiters("ab", "A lock x, B lock y, B lock x");
+	owner_goes_on(B, 20, NULL);
 	lock_now(A, "y", X);
 	fake_count(A->client);
-	steps(A, 50, is_claiming);
+	owner_goes_on(A, 50, is_claiming);
 	ok(is_claiming(A), "A claims");
 }
 
@@ -65,18 +45,18 @@ begin_two_claims(void)
 	fake_fault(B->client, 2, FAULT_APPLY_DROP);
 	for (int i = 0; i < 5; i++)
 	{
-		steps(B, 2, is_claiming);
+		owner_goes_on(B, 2, is_claiming);
 		if (!fake_is_connected(B->client))
 			fake_connect(B->client);
 	}
 	for (int i = 0; i < 40 && !is_claiming(B); i++)
 	{
-		steps(B, 5, is_claiming);
+		owner_goes_on(B, 5, is_claiming);
 		fake_stall(60);
 	}
 	ok(is_claiming(B), "B, whose report is newer now, claims");
 	ring(B);
-	steps(B, 10, NULL);
+	owner_goes_on(B, 10, NULL);
 	while (fake_step(A->client))
 		;
 	zkl_session_receive(A->session);
@@ -90,11 +70,11 @@ test_two_claims(void)
 	bool		b = false;
 
 	begin_two_claims();
-	a = steps(A, 50, NULL);
+	a = owner_goes_on(A, 50, NULL);
 	for (int i = 0; i < 20 && !(a && b); i++)
 	{
-		a = a || steps(A, 5, NULL);
-		b = b || steps(B, 50, NULL);
+		a = a || owner_goes_on(A, 5, NULL);
+		b = b || owner_goes_on(B, 50, NULL);
 		fake_stall(25);
 	}
 	ok(a != b, "one of them is the victim: %s %s", a ? "A" : "", b ? "B" : "");
@@ -128,8 +108,8 @@ test_two_verdicts(void)
 	begin_two_claims();
 	ok(sends(A, 2), "A answers, and sends its verdict");
 	ok(sends(B, 1), "B sends its verdict");
-	a = steps(A, 5, NULL);
-	b = steps(B, 5, NULL);
+	a = owner_goes_on(A, 5, NULL);
+	b = owner_goes_on(B, 5, NULL);
 	ok(a != b, "only the first verdict succeeds: %s %s", a ? "A" : "", b ? "B" : "");
 	scene_end(NULL);
 }
@@ -141,7 +121,7 @@ test_deleted_node(const Party *owner, const char *what)
 	const FakeNode *node;
 
 	begin_claim();
-	steps(B, 10, NULL);
+	owner_goes_on(B, 10, NULL);
 	node = fake_tree_first();
 	while (node && !(fake_tree_child(node->path, SCENE_LOCKS "/x") &&
 					 node->owner == fake_session_id(owner->client)))
@@ -149,7 +129,7 @@ test_deleted_node(const Party *owner, const char *what)
 	ok(node != NULL, "%s exists", what);
 	if (node)
 		fake_tree_delete(node->path);
-	ok(!steps(A, 20, NULL), "%s is deleted after the last answer: no victim", what);
+	ok(!owner_goes_on(A, 20, NULL), "%s is deleted after the last answer: no victim", what);
 	scene_end(NULL);
 }
 
@@ -160,10 +140,10 @@ test_lost_verdict(void)
 	int			n = 0;
 
 	begin_claim();
-	steps(B, 10, NULL);
+	owner_goes_on(B, 10, NULL);
 	fake_count(A->client);
 	fake_fault(A->client, 2, FAULT_APPLY_DROP);
-	ok(!steps(A, 20, NULL) && fake_fault_happened(A->client), "the answer to the verdict is lost");
+	ok(!owner_goes_on(A, 20, NULL) && fake_fault_happened(A->client), "the answer to the verdict is lost");
 	for (int i = 0; i < 100 && n == 0; i++)
 	{
 		heal();
@@ -186,7 +166,7 @@ a_waits(int ms, bool rings)
 	{
 		if (rings)
 			ring(A);
-		is_victim = steps(A, 10, NULL);
+		is_victim = owner_goes_on(A, 10, NULL);
 		while (fake_step(B->client))
 			;
 		fake_advance(25);

@@ -12,11 +12,28 @@
 #include "victims.h"
 
 void
-begin_waiters(const char *servers)
+begin_waiters(const char *servers, const char *steps)
 {
 	scene_begin((int) strlen(servers));
 	waiters_begin(servers);
 	play_begin();
+	play_verbs = deadlock_verbs;
+	play_act(steps, true);
+}
+
+bool
+owner_goes_on(Party *party, int n, bool (*until) (Party *party))
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (publish(party))
+			return true;
+		while (fake_step(party->client))
+			;
+		if (until && until(party))
+			return false;
+	}
+	return false;
 }
 
 const char *

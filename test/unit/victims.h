@@ -22,8 +22,14 @@
 
 extern const PlayVerb deadlock_verbs[];
 
-/* Begins a scene; "servers" has one letter for each party. */
-extern void begin_waiters(const char *servers);
+/* Begins a scene with these steps; "servers" has one letter for each party. */
+extern void begin_waiters(const char *servers, const char *steps);
+
+/*
+ * Lets the owner go on for so many turns, or until a condition, while only its requests are
+ * answered; returns whether it is a victim.
+ */
+extern bool owner_goes_on(Party *party, int n, bool (*until) (Party *party));
 
 /* All parties with a verdict, as letters; static memory. */
 extern const char *victims_are(void);
