@@ -144,6 +144,12 @@ join(const Step *step)
 }
 
 static void
+close_session(const Step *step)
+{
+	scene_leave(step->party);
+}
+
+static void
 disconnect(const Step *step)
 {
 	fake_disconnect(step->party->client);
@@ -197,6 +203,12 @@ static void
 pass(const Step *step)
 {
 	fake_advance(atoi(step->argument));
+}
+
+static void
+stall(const Step *step)
+{
+	fake_stall(atoi(step->argument));
 }
 
 static void
@@ -305,6 +317,7 @@ static const PlayVerb actions[] = {
 	{"leave", .act = leave},
 	{"confirm", .act = confirm},
 	{"join", .act = join},
+	{"close", .act = close_session},
 	{"disconnect", .act = disconnect},
 	{"connect", .act = connect},
 	{"expire", .act = expire},
@@ -312,6 +325,7 @@ static const PlayVerb actions[] = {
 	{"leavekept", .act = leave_kept},
 	{"fault", .act = plan_fault},
 	{"pass", .act = pass},
+	{"stall", .act = stall},
 	{"delete", .act = delete_node},
 	{"apply", .act = apply},
 	{"deliver", .act = deliver},

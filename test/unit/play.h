@@ -19,12 +19,14 @@
  *		confirm, confirm fresh		requests a confirmation of the session
  *		join tag=7			the party has another session, with this server tag; "nodes=2": with this limit;
  *							"names=kazoo", "names=mutex": whose nodes have these names
+ *		close				the party's session ends
  *		disconnect, connect, expire
  *		keep, keep 5000		keeps what it releases from now on, for so many milliseconds
  *		leavekept			gives up what it keeps
  *		fault drop			the next action's first operation has this fault; dashes for
  *							blanks: "fault apply-and-drop"
  *		pass 5000			time passes, in milliseconds
+ *		stall 5000			... and no timer is served
  *		delete				another client deletes the party's node
  *		apply				one operation gets to the server, and its answer does not arrive yet
  *		deliver				one answer or event arrives
@@ -50,6 +52,8 @@
  *		asks yes			has the request, which waits, asked whom it waits for?
  *		confirmed ok		the confirmation, in the same words
  *		state expired		the session: or connecting, connected, suspended, refused
+ *		lease 2000			the rest of the session's lease, in milliseconds
+ *		token czxid ab		the tokens of these locks are the czxids of their nodes
  *		nodes 1				the party's nodes
  *		named __lock__		a part of the name of the party's node of "a"
  *		watches 1			the party's watches

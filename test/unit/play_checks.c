@@ -76,6 +76,26 @@ find_state(const Step *step, char *found)
 }
 
 static void
+find_lease(const Step *step, char *found)
+{
+	sprintf(found, "%d", (int) zkl_session_info(step->party->session).lease_ms);
+}
+
+/* Are the locks' tokens the czxids of their nodes? */
+static void
+find_token(const Step *step, char *found)
+{
+	strcpy(found, "czxid");
+	for (const char *c = step->names; *c; c++)
+	{
+		const char	name[] = {*c, '\0'};
+
+		if (token_of(step->party, name) != fake_tree_find(node_of(step->party, name))->czxid)
+			strcpy(found, "another");
+	}
+}
+
+static void
 find_nodes(const Step *step, char *found)
 {
 	sprintf(found, "%d", nodes_of(step->party, NULL));
@@ -157,6 +177,8 @@ find_word(const Step *step, char *found)
 const PlayVerb play_checks[] = {
 	{"has", .find = find_modes},
 	{"is", .find = find_status},
+	{"lease", .find = find_lease},
+	{"token", .find = find_token},
 	{"nodes", .find = find_nodes},
 	{"asks", .find = find_asks},
 	{"confirmed", .find = find_confirmed},

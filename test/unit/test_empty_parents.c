@@ -47,6 +47,12 @@ static const Play plays[] = {
 	"A lock, A release, B lock!, A pass 6000, B is ok"},
 	{"the znodes of a held permit stay, and are deleted some seconds after the release",
 	"A permit s, A pass 30000, all parents 3, A sends w, A giveback s, all pass 10000, all parents 0"},
+	{"a session that ends deletes its znodes at once",
+	"A lock, A release, A lock b, A lock c, A release! c, A close, all parents 1"},
+	{"... and those of its semaphores",
+	"A permit s, A giveback s, A permit s, A permit t, A giveback! s, A giveback! t, A close, all parents 0"},
+	{"... without waiting for deletes in flight",
+	"A permit s, A giveback s, A lock, A release, A lock, A release!, A close, all parents 0"},
 	{"the znodes of another session's permit stay, and a semaphore in use keeps its capacity",
 		"A permit s, A giveback s, B permit s, A permit t, A giveback t, A pass 6000, all parents 3,"
 	" B permits 1 s, A permit s1, A is other-capacity"},
@@ -134,22 +140,6 @@ test_many_due(void)
 	fake_run_all();
 	is_int(parents(), 0, "all znodes are deleted");
 	scene_end("exclusion, deletes after an outage");
-}
-
-static void
-test_close(void)
-{
-	scene_begin(2);
-	use_once(A, "a");
-	forget(lock_now(A, "b", X));
-	forget(lock_now(A, "c", X));
-	reduce(A, "c", NONE);
-	fake_count(A->client);
-	scene_leave(A);
-	fake_run_all();
-	ok(fake_tree_find(path_of("a")) == NULL && fake_tree_find(path_of("c")) == NULL,
-	   "a session that ends deletes its znodes at once");
-	scene_end("exclusion, end of a session");
 }
 
 
@@ -258,31 +248,6 @@ test_permit_race(void)
 	}
 }
 
-static void
-test_permit_close(void)
-{
-	scene_begin(2);
-	permit_once(A, "s");
-	forget(permit_now(A, "s", 2));
-	forget(permit_now(A, "t", 2));
-	release_permit(A, "s");
-	release_permit(A, "t");
-	scene_leave(A);
-	fake_run_all();
-	is_int(parents(), 0, "a session that ends deletes the znodes of its semaphores at once");
-
-	permit_once(B, "s");
-	forget(lock_now(B, "a", X));
-	reduce(B, "a", NONE);
-	fake_run_all();
-	forget(lock_now(B, "a", X));
-	reduce(B, "a", NONE);
-	scene_leave(B);
-	fake_run_all();
-	is_int(parents(), 0, "a session that ends does not wait for deletes in flight");
-	scene_end("semaphores, end of a session");
-}
-
 
 /*
  * Both
@@ -324,11 +289,9 @@ main(void)
 	test_used_once();
 	test_given_up();
 	test_many_due();
-	test_close();
 	test_permit_used_once();
 	test_permit_together();
 	test_permit_race();
-	test_permit_close();
 	test_faults(use_once, 1);
 	test_faults(permit_once, 3);
 	return done();

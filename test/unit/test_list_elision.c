@@ -59,6 +59,30 @@ static const Play plays[] = {
 		" A release, A lock, A sends cl"
 	},
 	{
+		"without a list the token is the node's czxid, too",
+		THRICE "A lock, A sends c, A token czxid"
+	},
+	{
+		"two names need lists at first, then the transaction's id suffices, which is the token of both",
+		"A lock ab, A release ab, A lock ab, A sends mllg, A release ab, A lock ab, A sends mllg, A release ab,"
+		" A lock ab, A sends mllg, A release ab, A lock ab, A sends mg, A has XX ab, A token czxid ab"
+	},
+	{
+		"of two names, the queue of the one that another session holds is listed",
+		"A lock ab, A release ab, A lock ab, A release ab, A lock ab, A release ab, A lock ab, A release ab, A lock ab, A release ab,"
+		" B lock b, A lock ab, A is pending, A sends mlgw, B release, A is ok"
+	},
+	{
+		"a late answer grants nothing, and a node that is deleted meanwhile is not granted: the next one has the lock",
+		THRICE "A lock!, A apply!, all stall! 2000, A deliver!, A is pending, A disconnect, A delete, B lock,"
+		" A connect, A is pending, B has X"
+	},
+	{
+		"... in an array, of which one name is proven to be first, when the connection is lost with the other's list",
+		"B lock, B release, B lock, B release, A lock! ab, A until! g, A disconnect, A delete b, B lock b, A connect,"
+		" A is pending, B has X b"
+	},
+	{
 		"a contender that has gone again is not waited for",
 		THRICE "B lock, B release, A lock, A has X"
 	},
@@ -85,17 +109,6 @@ static const Play plays[] = {
 		THRICE "A disconnect!, A connect, A lock, A sends cl"
 	},
 };
-
-static void
-test_token(void)
-{
-	scene_begin(1);
-	acquire_repeatedly(A, "a", 3);
-	lock_now(A, "a", X);
-	is_str(fake_trace(A->client), "c", "without a list");
-	is_int(token_of(A, "a"), fake_tree_find(node_of(A, "a"))->czxid, "... the token is the node's czxid");
-	scene_end(NULL);
-}
 
 /*
  * In one transaction, replaces the container of A's lock, as a server that lost it would; then
@@ -169,58 +182,6 @@ test_answer_lost(void)
 	scene_end("exclusion, answer lost");
 }
 
-/*
- * A loses the connection; another client deletes A's node of this lock, and B takes the
- * lock, before A is connected again.
- */
-static void
-steal(const Ask *ask, const char *name)
-{
-	char		node[256];
-
-	fake_disconnect(A->client);
-	fake_run_all();
-	snprintf(node, sizeof(node), "%s", node_of(A, name));
-	is_int(fake_tree_delete(node), ZKL_RC_OK, "(another client deletes the node)");
-	forget(lock_now(B, name, X));
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(ask->status, ZKL_PENDING, "a node that was deleted meanwhile is not granted");
-	is_int(mode_of(B, name), X, "... the next one has the lock");
-}
-
-/* The proof comes when the lease does not allow a grant; then the connection is lost. */
-static void
-test_deleted_before_grant(void)
-{
-	Ask		   *ask;
-
-	scene_begin(2);
-	acquire_repeatedly(A, "a", 3);
-	ask = ask_for(A, "a", X);
-	fake_apply(A->client);
-	fake_stall(SCENE_TIMEOUT_MS / 6 + 1000);
-	fake_deliver(A->client);
-	is_int(ask->status, ZKL_PENDING, "a late answer grants nothing");
-	steal(ask, "a");
-	scene_end("exclusion, deleted before the grant");
-}
-
-/* Of two names one is proven to be first; the connection is lost with the list of the other. */
-static void
-test_deleted_in_array(void)
-{
-	Ask		   *ask;
-
-	scene_begin(2);
-	acquire_repeatedly(B, "a", 2);
-	ask = ask_all(A, 2, ab, xx, false);
-	while (strchr(fake_trace(A->client), 'g') == NULL && fake_step(A->client))
-		;
-	steal(ask, "b");
-	scene_end("exclusion, deleted in an array");
-}
-
 static void
 test_limit(void)
 {
@@ -242,39 +203,6 @@ test_limit(void)
 		release(A);
 	}
 	scene_end(NULL);
-}
-
-static void
-test_several(void)
-{
-	scene_begin(2);
-	for (int i = 0; i < 4; i++)
-	{
-		fake_count(A->client);
-		ask_all(A, 2, ab, xx, false);
-		fake_run_all();
-		ok(mode_of(A, "a") == X && mode_of(A, "b") == X, "two names are granted");
-		if (i > 0)
-			is_str(fake_trace(A->client), "mllg", "two names need lists at first");
-		release(A);
-	}
-	fake_count(A->client);
-	ask_all(A, 2, ab, xx, false);
-	fake_run_all();
-	is_str(fake_trace(A->client), "mg", "later the transaction's id suffices");
-	ok(token_of(A, "a") > 0 && token_of(A, "a") == token_of(A, "b"), "this id is the token of both locks");
-	release(A);
-
-	forget(lock_now(B, "b", X));
-	fake_count(A->client);
-	Ask		   *ask = ask_all(A, 2, ab, xx, false);
-
-	fake_run_all();
-	is_int(ask->status, ZKL_PENDING, "a lock that another session holds is waited for");
-	is_str(fake_trace(A->client), "mlgw", "this lock's queue is listed");
-	release(B);
-	is_int(ask->status, ZKL_OK, "both locks are granted after the release");
-	scene_end("exclusion, several names");
 }
 
 /* Acquires more locks than the session remembers. */
@@ -304,13 +232,9 @@ int
 main(void)
 {
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
-	test_token();
 	test_renewed();
 	test_answer_lost();
-	test_deleted_before_grant();
-	test_deleted_in_array();
 	test_limit();
-	test_several();
 	test_many();
 	return done();
 }

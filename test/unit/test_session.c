@@ -16,13 +16,6 @@
 
 static ZklSessionInfo info;
 
-static int64_t
-lease(void)
-{
-	info = zkl_session_info(A->session);
-	return info.lease_ms;
-}
-
 static bool
 readable(void)
 {
@@ -64,46 +57,6 @@ test_info(void)
 	fake_run_all();
 	info = zkl_session_info(A->session);
 	ok(info.state == ZKL_SESSION_SUSPENDED && readable(), "a lost connection wakes the owner");
-	scene_end(NULL);
-}
-
-static void
-test_lease(void)
-{
-	scene_begin(1);
-	is_int(lease(), 0, "connecting starts no lease");
-	forget(lock_now(A, "a", X));
-	reduce(A, "a", NONE);
-	fake_advance(50);
-	is_int(lease(), T / 3 - 50, "a create starts a lease of a third of the timeout");
-	fake_advance(T / 3 - 51);
-	is_int(lease(), 1, "the lease counts down");
-	fake_advance(1);
-	is_int(lease(), 0, "the lease ends");
-
-	forget(lock_now(A, "b", X));
-	reduce(A, "b", NONE);
-	fake_run_all();
-	fake_advance(T / 2);
-	fake_fault(A->client, fake_counted(A->client) + 1, FAULT_DELAY);
-	ask_for(A, "b", X);
-	fake_run_all();
-	fake_advance(80);
-	fake_release(A->client);
-	fake_run_all();
-	is_int(lease(), T / 3 - 80, "the lease starts when the request is sent, not when it is answered");
-	reduce(A, "b", NONE);
-	fake_advance(T);
-	fake_fault(A->client, fake_counted(A->client) + 1, FAULT_NO_AUTH);
-	lock_now(A, "c", X);
-	is_int(lease(), 0, "a refused create starts no lease");
-	zkl_session_confirm(A->session, false);
-	fake_run_all();
-	is_int(lease(), T / 3, "a confirmation renews the lease");
-	fake_expire(A->client);
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(lease(), 0, "a lost session has no lease");
 	scene_end(NULL);
 }
 
@@ -179,6 +132,37 @@ static const Play plays[] = {
 		" A connect, A is ok"
 	},
 	{
+		"connecting starts no lease, and a create one of a third of the timeout, which counts down",
+		"A lease 0, A lock, A release!, all pass! 50, A lease 1950, all pass! 1949, A lease 1, all pass! 1, A lease 0"
+	},
+	{
+		"the lease starts when the request is sent, not when it is answered",
+		"A lock, A release, all pass 3000, A fault delay, A lock, all pass 80, A connect, A lease 1920"
+	},
+	{
+		"a refused create starts no lease, a confirmation renews it, and a lost session has none",
+		"A lock, A release, all pass 6000, A fault no-auth, A lock, A lease 0, A confirm, A lease 2000,"
+		" A expire, A connect, A lease 0"
+	},
+	{
+		"a confirmation counts if half of its lease is left; a second one renews the lease",
+		"A lock, A confirm!, A apply!, all pass! 1000, A deliver!, A confirmed ok, all pass! 1, A confirmed pending,"
+		" A pass 0, A confirmed ok, A lease 2000"
+	},
+	{
+		"the lease that counts is the confirmation's own: a grant shows nothing about the other nodes",
+		"A lock, A confirm, all pass 1001, A lock b, A confirmed pending"
+	},
+	{
+		"a disconnected holder keeps its session and lock until the deadline, and not longer",
+		"A lock, A disconnect, all pass 1999, A state suspended, all losses 0, all pass 1, A state expired, A has x,"
+		" all losses 1, A connect, A state expired"
+	},
+	{
+		"closing a session releases its locks at once",
+		"A lock, B lock, A close, B has X"
+	},
+	{
 		"a release while disconnected is sent later",
 		"A lock, A disconnect, A release, A pass 18000, A connect, A nodes 0"
 	}
@@ -218,36 +202,6 @@ test_rest_of_lease(void)
 	fake_advance(T / 6 - 1);
 	ok(!zkl_session_lease_lasts(A->session, false), "... until a third of the session timeout has passed");
 	scene_end(NULL);
-}
-
-/* An answer that arrives after half of the lease leaves no time to commit. */
-static void
-test_confirm_late(void)
-{
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	fake_count(A->client);
-	zkl_session_confirm(A->session, false);
-	fake_apply(A->client);
-	fake_advance(T / 6);
-	fake_deliver(A->client);
-	is_int(zkl_session_confirmed(A->session), ZKL_OK,
-		   "a confirmation counts if half of its lease is left");
-	fake_advance(1);
-	is_int(zkl_session_confirmed(A->session), ZKL_PENDING, "a confirmation with less than half of its lease does not count");
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "the answer to a second confirmation counts");
-	is_int(zkl_session_info(A->session).lease_ms, T / 3,
-		   "the second confirmation renews the lease: a third of the session timeout");
-
-	/* A grant renews the lease, but shows nothing about the other nodes. */
-	zkl_session_confirm(A->session, false);
-	fake_run_all();
-	fake_advance(T / 6 + 1);
-	forget(lock_now(A, "b", X));
-	is_int(zkl_session_confirmed(A->session), ZKL_PENDING,
-		   "the lease that counts is the confirmation's own");
-	scene_end("exclusion, late confirmations");
 }
 
 /* A commit that needs a fresh check must not accept the answer to an earlier one. */
@@ -347,40 +301,12 @@ test_left_behind(void)
 	scene_end("exclusion, sessions left behind");
 }
 
-static void
-test_suspended(void)
-{
-	scene_begin(2);
-	forget(lock_now(A, "a", X));
-	fake_disconnect(A->client);
-	fake_run_all();
-	fake_advance(zkl_session_deadline_io(A->session) - fake_now() - 1);
-	is_int(zkl_session_state(A->session), ZKL_SESSION_SUSPENDED, "a disconnected holder keeps its session until the deadline");
-	is_int(losses_reported, 0, "... and has lost nothing");
-	fake_advance(1);
-	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "the session is lost at the deadline");
-	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "the lock is lost then");
-	is_int(losses_reported, 1, "... which is reported");
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "the session stays lost");
-	scene_end(NULL);
-}
-
 /* The owner closes in any state; memory that a hanging close uses stays valid. */
 static void
 test_close(void)
 {
 	static ZklSession *abandoned;	/* not freed, by contract */
 	ZklClient  *client;
-
-	scene_begin(2);
-	forget(lock_now(A, "a", X));
-	lock_now(B, "a", X);
-	scene_leave(A);
-	fake_run_all();
-	is_int(mode_of(B, "a"), X, "closing a session releases its locks at once");
-	scene_end(NULL);
 
 	scene_begin(2);
 	lock_now(A, "a", X);
@@ -454,15 +380,12 @@ int
 main(void)
 {
 	test_info();
-	test_lease();
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_confirm_upgrade();
 	test_rest_of_lease();
-	test_confirm_late();
 	test_left_behind();
 	test_confirm_watches();
 	test_confirm_fresh();
-	test_suspended();
 	test_close();
 	test_failed_attempts();
 	test_progress();

@@ -81,6 +81,10 @@ static const Play plays[] = {
 		"A lock b, A release, A fault apply-and-other-error, A lock! b, A giveup, A nodes 0"
 	},
 	{
+		"the check of several locks before their grant renews the lease, which a waiter does not have",
+		"B lock b, A lock ab, all pass 6000, A lease 0, B release, A lease 2000"
+	},
+	{
 		"a node with an unknown outcome is searched for again, after a list was refused",
 		"A lock b, A release, A fault apply-and-drop, A lock b, all denyread /zklock/locks/b, A connect, A nodes 1,"
 		" all denyread, all pass 5000, A nodes 0"
@@ -239,25 +243,6 @@ test_watched_in_time(void)
 	scene_end(NULL);
 }
 
-/* The check of several locks before their grant renews the lease. */
-static void
-test_verified_lease(void)
-{
-	static const char *const names[] = {"a", "b"};
-	static const ZklMode modes[] = {X, X};
-
-	scene_begin(2);
-	forget(lock_now(B, "b", X));
-	ask_all(A, 2, names, modes, false);
-	fake_run_all();
-	fake_advance(T);
-	is_int(zkl_session_info(A->session).lease_ms, 0, "a waiter has no lease");
-	release_all(B);
-	fake_run_all();
-	is_int(zkl_session_info(A->session).lease_ms, T / 3, "a waiter has a whole lease when it is granted");
-	scene_end("exclusion, several locks after a wait");
-}
-
 
 static void
 acquire_and_release_permit(void)
@@ -325,7 +310,6 @@ main(void)
 	test_downgrade_unanswered();
 	test_loss_wakes();
 	test_watched_in_time();
-	test_verified_lease();
 	test_permit_cost();
 	test_permit_removed();
 	return done();
