@@ -28,9 +28,12 @@ play_asked(const Party *party)
 	return asked[party - parties];
 }
 
+int64_t		play_noted_token;
+
 void
 play_begin(void)
 {
+	play_noted_token = 0;
 	memset(asked, 0, sizeof(asked));
 	memset(next_fault, 0, sizeof(next_fault));
 }
@@ -141,6 +144,12 @@ join(const Step *step)
 	scene_join(step->party);
 	scene_config = saved;
 	asked[step->party - parties] = NULL;
+}
+
+static void
+note_token(const Step *step)
+{
+	play_noted_token = token_of(step->party, "a");
 }
 
 static void
@@ -317,6 +326,7 @@ static const PlayVerb actions[] = {
 	{"leave", .act = leave},
 	{"confirm", .act = confirm},
 	{"join", .act = join},
+	{"note", .act = note_token},
 	{"close", .act = close_session},
 	{"disconnect", .act = disconnect},
 	{"connect", .act = connect},

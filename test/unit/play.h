@@ -19,6 +19,7 @@
  *		confirm, confirm fresh		requests a confirmation of the session
  *		join tag=7			the party has another session, with this server tag; "nodes=2": with this limit;
  *							"names=kazoo", "names=mutex": whose nodes have these names
+ *		note				remembers the token of "a"
  *		close				the party's session ends
  *		disconnect, connect, expire
  *		keep, keep 5000		keeps what it releases from now on, for so many milliseconds
@@ -53,7 +54,8 @@
  *		confirmed ok		the confirmation, in the same words
  *		state expired		the session: or connecting, connected, suspended, refused
  *		lease 2000			the rest of the session's lease, in milliseconds
- *		token czxid ab		the tokens of these locks are the czxids of their nodes
+ *		token czxid ab		the tokens of these locks are the czxids of their nodes; "noted": the remembered one
+ *		behind a/party-1	the last request waits for this session, because of this name; none; none/any-more
  *		nodes 1				the party's nodes
  *		named __lock__		a part of the name of the party's node of "a"
  *		watches 1			the party's watches
@@ -116,6 +118,9 @@ extern void play_all(const Play *plays, int n);
 
 /* Does the actions of a text in the present scene; "run" runs all after each. */
 extern void play_act(const char *steps, bool run);
+
+/* The token that "note" remembers. */
+extern int64_t play_noted_token;
 
 /* Forgets the requests of the scene before. */
 extern void play_begin(void);

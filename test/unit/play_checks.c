@@ -81,7 +81,7 @@ find_lease(const Step *step, char *found)
 	sprintf(found, "%d", (int) zkl_session_info(step->party->session).lease_ms);
 }
 
-/* Are the locks' tokens the czxids of their nodes? */
+/* What the tokens of all these locks are. */
 static void
 find_token(const Step *step, char *found)
 {
@@ -89,10 +89,28 @@ find_token(const Step *step, char *found)
 	for (const char *c = step->names; *c; c++)
 	{
 		const char	name[] = {*c, '\0'};
+		int64_t		token = token_of(step->party, name);
 
-		if (token_of(step->party, name) != fake_tree_find(node_of(step->party, name))->czxid)
-			strcpy(found, "another");
+		if (token != fake_tree_find(node_of(step->party, name))->czxid)
+			strcpy(found, token == play_noted_token ? "noted" : "another");
 	}
+}
+
+/* Whom the request waits for, and because of which name. */
+static void
+find_blocker(const Step *step, char *found)
+{
+	const Ask  *ask = play_asked(step->party);
+	ZklRequestInfo info;
+
+	zkl_request_info(ask->request, &info);
+	if (info.blocked)
+		sprintf(found, "%s/%s", info.culprit >= 0 ? ask->names[info.culprit] : "", info.blocker);
+	else
+		strcpy(found, info.was_blocked ? "none/any-more" : "none");
+	for (; *found; found++)
+		if (*found == ' ')
+			*found = '-';
 }
 
 static void
@@ -179,6 +197,7 @@ const PlayVerb play_checks[] = {
 	{"is", .find = find_status},
 	{"lease", .find = find_lease},
 	{"token", .find = find_token},
+	{"behind", .find = find_blocker},
 	{"nodes", .find = find_nodes},
 	{"asks", .find = find_asks},
 	{"confirmed", .find = find_confirmed},

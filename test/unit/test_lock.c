@@ -22,38 +22,14 @@ is_container(const char *name)
 }
 
 static void
-test_uncontended(void)
+test_containers(void)
 {
-	scene_begin(2);
-	ask_for(A, "a", X);
-	is_str(fake_trace(A->client), "cl", "create and list are submitted together");
-	fake_run_all();
-	is_int(mode_of(A, "a"), X, "the first session gets the lock");
-	is_str(fake_trace(A->client), "clcccccc",
-		   "the lock's znode is created, then all missing parents; the first node there needs no list");
+	scene_begin(1);
+	lock_now(A, "a", X);
 	ok(is_container("a"), "the lock's znode is a container");
 	ok(!fake_tree_find("/zklock")->container && !fake_tree_find(SCENE_LOCKS)->container,
 	   "the parents above are no containers");
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_int(nodes_of(NULL, NULL), 0, "a release leaves no node");
-
-	lock_now(B, "b", X);
-	is_str(fake_trace(B->client), "clcc", "another session creates only the znode of its lock");
-	reduce(B, "b", NONE);
-	fake_run_all();
-
-	fake_count(A->client);
-	lock_now(A, "a", X);
-	is_str(fake_trace(A->client), "cl", "an uncontended lock costs exactly create and list");
-	is_int(token_of(A, "a"), fake_tree_find(node_of(A, "a"))->czxid,
-		   "the token is the node's czxid");
-	is_str(strstr(node_of(A, "a"), "__WRIT__"), "__WRIT__0000000001", "the node is a writer's");
-	fake_count(A->client);
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_str(fake_trace(A->client), "d", "a release costs one delete");
-	scene_end("exclusion, one session");
+	scene_end(NULL);
 }
 
 static void
@@ -65,44 +41,31 @@ test_no_chroot(void)
 	scene_end(NULL);
 }
 
-static void
-test_waiting(void)
-{
-	ZklRequestInfo info;
-
-	scene_begin(4);
-	lock_now(A, "a", X);
-	Ask		   *b = lock_now(B, "a", X);
-	Ask		   *c = lock_now(C, "a", X);
-
-	lock_now(D, "a", X);
-	is_int(b->status, ZKL_PENDING, "the second session waits");
-	is_int(fake_watches(B->client) + fake_watches(C->client) + fake_watches(D->client), 3,
-		   "each waiter watches one node");
-	is_str(fake_trace(C->client), "clw", "each waiter sends three requests");
-	zkl_request_info(c->request, &info);
-	ok(info.blocked && info.was_blocked && info.culprit == 0, "a waiter's request shows that it waits");
-	is_str(info.blocker, "party 1", "a waiter's request shows its predecessor");
-
-	fake_count(B->client);
-	fake_count(C->client);
-	fake_count(D->client);
-	reduce(A, "a", NONE);
-	fake_run_all();
-	is_int(mode_of(B, "a"), X, "after a release the next session holds the lock");
-	is_int(mode_of(C, "a"), NONE, "after a release no other session holds the lock");
-	is_int(fake_counted(C->client) + fake_counted(D->client), 0, "no other session is woken");
-	is_str(fake_trace(B->client), "l", "the next session lists the queue once");
-	zkl_request_info(b->request, &info);
-	ok(!info.blocked && info.was_blocked, "the request shows that it has waited");
-
-	scene_end("exclusion, with waiters");
-}
-
 /* A and B are of one server. */
 #define TAGS "A join tag=7, B join tag=7, C join tag=8, "
 
 static const Play plays[] = {
+	{
+		"create and list are sent together; the lock's znode is created, then all missing parents",
+		"A lock!, A sends cl, all pass 0, A sends clcccccc, A has X, A release, all nodes 0,"
+		" B lock b, B sends clcc, B release b, A lock, A sends cl, A token czxid, A named __WRIT__0000000001,"
+		" A release, A sends d"
+	},
+	{
+		"each waiter sends three requests, watches one node, and shows its predecessor; a release wakes only the next",
+		"A lock, B lock, C lock, D lock, B is pending, B watches 1, C watches 1, D watches 1, C sends clw,"
+		" C behind a/party-1, A release, B has X, C has 0, B behind none/any-more, B sends clwl, C sends clw, D sends clw"
+	},
+	{
+		"tokens grow, although the numbers restart with a new container",
+		"A lock, A release, all reap, B lock, B named __WRIT__0000000000, B release, all reap, A lock,"
+		" A named __WRIT__0000000000, A release, all reap, B lock, B token czxid"
+	},
+	{
+		"an upgrade keeps the token, also when it is reduced; so does a downgrade",
+		"A share, A lock, A token czxid, A downgrade, A token czxid, A release, A lock, A note, A downgrade, A token noted,"
+		" B share, B token czxid"
+	},
 	{
 		"readers share, a writer waits for all of them, and a reader behind the writer",
 		"A share, B share, A has S, B has S, C lock, C is pending, D share, D is pending,"
@@ -213,45 +176,6 @@ test_attempt_old_names(void)
 }
 
 static void
-test_token(void)
-{
-	int64_t		last = 0;
-	bool		growing = true;
-
-	scene_begin(2);
-	for (int i = 0; i < 6; i++)
-	{
-		Party	   *p = i % 2 ? A : B;
-
-		forget(lock_now(p, "a", X));
-		growing = growing && token_of(p, "a") > last;
-		last = token_of(p, "a");
-		reduce(p, "a", NONE);
-		fake_run_all();
-		fake_tree_reap();
-		ok(fake_tree_find(path_of("a")) == NULL, "the used container is deleted");
-	}
-	ok(growing, "tokens grow when the numbers restart with a new container");
-	forget(lock_now(A, "a", S));
-	last = token_of(A, "a");
-	forget(lock_now(A, "a", X));
-	is_int(token_of(A, "a"), last, "an upgrade keeps the token");
-	reduce(A, "a", S);
-	fake_run_all();
-	is_int(token_of(A, "a"), last, "a reduced upgrade keeps the token");
-	reduce(A, "a", NONE);
-	fake_run_all();
-	forget(lock_now(A, "a", X));
-	last = token_of(A, "a");
-	reduce(A, "a", S);
-	fake_run_all();
-	is_int(token_of(A, "a"), last, "a downgrade keeps the token");
-	forget(lock_now(B, "a", S));
-	ok(token_of(B, "a") > last, "a later sharer's token is greater");
-	scene_end("tokens grow");
-}
-
-static void
 test_ending_before_connection(void)
 {
 	scene_begin(0);
@@ -327,42 +251,15 @@ test_ending_unknown(void)
 	}
 }
 
-/* Ends requests in every state, after each step. */
-static void
-test_ending_everywhere(void)
-{
-	for (int steps = 0; steps < 40; steps++)
-	{
-		scene_begin(2);
-		forget(lock_now(A, "a", X));
-		Ask		   *b = ask_for(B, "a", X);
-
-		if (steps >= 20)
-			reduce(A, "a", NONE);
-		for (int i = 0; i < steps % 20; i++)
-			if (!fake_apply(i % 2 ? A->client : B->client))
-				fake_deliver(i % 2 ? A->client : B->client);
-		forget(b);
-		fake_run_all();
-		if (nodes_of(B, "a") != (mode_of(B, "a") == X))
-			ok(false, "a request that ends after %d steps leaves no node", steps);
-		scene_end(NULL);
-	}
-	ok(true, "a request may end in every state");
-}
-
 int
 main(void)
 {
-	test_uncontended();
+	test_containers();
 	test_no_chroot();
-	test_waiting();
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_attempt_old_names();
-	test_token();
 	test_ending_before_connection();
 	test_ending_unseen();
 	test_ending_unknown();
-	test_ending_everywhere();
 	return done();
 }

@@ -12,9 +12,6 @@
 #include "letters.h"
 #include "play.h"
 
-static const char *const abc[] = {"a", "b", "c"};
-static const char *const cba[] = {"c", "b", "a"};
-static const ZklMode xxx[] = {X, X, X};
 
 /* The highest number, ZKL_SEQUENCE_LIMIT, is the next one. */
 #define LAST_NUMBER "A lock, A release, all number 2147000000, "
@@ -27,6 +24,14 @@ static const Play plays[] = {
 	{
 		"a request for several names has one watch, for the only name that another session holds",
 		"A lock abc, A release, C lock b, A lock abc, A sends mlllgw"
+	},
+	{
+		"names that the session shares already keep their tokens",
+		"A share b, A lock abc, A has XXX abc, A token czxid abc"
+	},
+	{
+		"the waiting request shows which name it waits for",
+		"A lock abc, A release a, A release c, B lock abc, B behind b/party-0"
 	},
 	{
 		"no name is granted alone, and a later request for one of them waits behind",
@@ -88,24 +93,6 @@ static const Play plays[] = {
 	},
 };
 
-static void
-test_array(void)
-{
-	ZklRequestInfo info;
-
-	scene_begin(2);
-	ask_all(A, 3, abc, xxx, false);
-	fake_run_all();
-	reduce(A, "a", NONE);
-	reduce(A, "c", NONE);
-	Ask		   *b = ask_all(B, 3, abc, xxx, false);
-
-	fake_run_all();
-	zkl_request_info(b->request, &info);
-	is_int(info.culprit, 1, "the waiting request shows which name it waits for");
-	scene_end("exclusion, several names");
-}
-
 /* The server deletes empty containers one after the other, while an array creates them again. */
 static void
 test_parents_deleted(void)
@@ -141,44 +128,6 @@ test_parents_deleted(void)
 	is_int(n_deleted, N_DELETES, "a znode of an array was deleted again and again");
 	is_int(ask->status, ZKL_OK, "... and the array is granted");
 	scene_end("an array whose znodes are deleted");
-}
-
-/* Names that the session shares already keep their tokens. */
-static void
-test_array_tokens(void)
-{
-	scene_begin(1);
-	forget(lock_now(A, "b", S));
-	ask_all(A, 3, abc, xxx, false);
-	fake_run_all();
-	ok(token_of(A, "c") > token_of(A, "b"), "each name keeps its own token");
-	scene_end(NULL);
-}
-
-/* All queues have the requests in one order: no deadlock, whatever the names' order. */
-static void
-test_array_no_deadlock(void)
-{
-	int			stuck = 0;
-
-	for (int steps = 0; steps < 20; steps++)
-	{
-		scene_begin(2);
-		ask_all(A, 3, abc, xxx, false);
-		for (int i = 0; i < steps; i++)
-			fake_step(A->client);
-		ask_all(B, 3, cba, xxx, false);
-		for (int i = 0; i < 4; i++)
-		{
-			fake_run_all();
-			release_all(A);
-			release_all(B);
-		}
-		fake_run_all();
-		stuck += nodes_of(NULL, NULL) > 0 || objections() > 0;
-		scene_end(NULL);
-	}
-	is_int(stuck, 0, "two requests for the same names in opposite orders are both granted");
 }
 
 static void
@@ -300,10 +249,7 @@ int
 main(void)
 {
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
-	test_array();
 	test_parents_deleted();
-	test_array_tokens();
-	test_array_no_deadlock();
 	test_too_many();
 	test_foreign();
 	test_numbers_used_up_together();
