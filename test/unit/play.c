@@ -21,6 +21,7 @@ const PlayVerb *play_verbs = none;
 
 static Ask *asked[MAX_PARTIES];
 static FakeFault next_fault[MAX_PARTIES];
+static int	next_fault_at[MAX_PARTIES];
 
 Ask *
 play_asked(const Party *party)
@@ -196,8 +197,13 @@ plan_fault(const Step *step)
 {
 	FakeFault  *fault = &next_fault[step->party - parties];
 	char		name[64];
+	char	   *at;
 
 	strcpy(name, step->argument);
+	at = strchr(name, '@');
+	if (at)
+		*at = '\0';
+	next_fault_at[step->party - parties] = at ? atoi(at + 1) : 1;
 	for (char *c = name; *c; c++)
 		if (*c == '-')
 			*c = ' ';
@@ -300,6 +306,19 @@ deliver(const Step *step)
 }
 
 static void
+deliver_all(const Step *step)
+{
+	while (fake_deliver(step->party->client))
+		;
+}
+
+static void
+ring_timer(const Step *step)
+{
+	(void) fake_ring(step->party->client);
+}
+
+static void
 lag(const Step *step)
 {
 	fake_lag(step->party->client, true);
@@ -339,6 +358,8 @@ static const PlayVerb actions[] = {
 	{"delete", .act = delete_node},
 	{"apply", .act = apply},
 	{"deliver", .act = deliver},
+	{"deliverall", .act = deliver_all},
+	{"ring", .act = ring_timer},
 	{"lag", .act = lag},
 	{"catchup", .act = catch_up},
 	{"revoke", .act = revoke},
@@ -366,7 +387,7 @@ act(const Step *step, bool run)
 	if (run && step->party)
 	{
 		fake_count(step->party->client);
-		fake_fault(step->party->client, *fault ? 1 : 0, *fault);
+		fake_fault(step->party->client, *fault ? next_fault_at[step->party - parties] : 0, *fault);
 		*fault = FAULT_NONE;
 	}
 	step->verb->act(step);

@@ -25,12 +25,13 @@
  *		keep, keep 5000		keeps what it releases from now on, for so many milliseconds
  *		leavekept			gives up what it keeps
  *		fault drop			the next action's first operation has this fault; dashes for
- *							blanks: "fault apply-and-drop"
+ *							blanks: "fault apply-and-drop"; "fault drop@2": the second one
  *		pass 5000			time passes, in milliseconds
  *		stall 5000			... and no timer is served
  *		delete				another client deletes the party's node
  *		apply				one operation gets to the server, and its answer does not arrive yet
- *		deliver				one answer or event arrives
+ *		deliver, deliverall	one answer or event arrives; all do
+ *		ring				the party's timer is served if it is due
  *		lag, catchup 1		the party's servers lag; catch up by one transaction
  *		number 5 a			(of all) the next number in the queue
  *		until u				the party's operations, up to the first of this kind (as in "sends"), get
@@ -61,6 +62,10 @@
  *		watches 1			the party's watches
  *		sends cl			the operations submitted since the party's last action
  *		lost 1				the party's lost locks
+ *		proofs 1, drops 1	how many proofs the session has sent, and how many connections it has ended
+ *		trust 2000			how long what the session holds can be trusted; none: it holds nothing; passed
+ *		wrote 0				so many milliseconds ago the leader has got a write, or a proof, of the session
+ *		intact yes			does the session have all that it holds?
  *		losses 1			(of all) how often the callback has reported a loss
  *		revocations 1 a		how often the lock's holder has been asked to release it; of all: calls of the callback
  *		data party-0		the data of the party's node of "a", with dashes for blanks

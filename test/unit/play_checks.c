@@ -146,6 +146,40 @@ find_lost(const Step *step, char *found)
 }
 
 static void
+find_proofs(const Step *step, char *found)
+{
+	sprintf(found, "%d", fake_proofs(step->party->client));
+}
+
+static void
+find_drops(const Step *step, char *found)
+{
+	sprintf(found, "%d", fake_drops(step->party->client));
+}
+
+static void
+find_trust(const Step *step, char *found)
+{
+	int64_t		deadline = zkl_session_deadline_io(step->party->session);
+
+	sprintf(found, "%d", (int) (deadline - fake_now()));
+	if (deadline <= 0)
+		strcpy(found, deadline == 0 ? "none" : "passed");
+}
+
+static void
+find_last_write(const Step *step, char *found)
+{
+	sprintf(found, "%d", (int) (fake_now() - fake_last_write_ms(step->party->client)));
+}
+
+static void
+find_intact(const Step *step, char *found)
+{
+	strcpy(found, zkl_session_is_intact(step->party->session) ? "yes" : "no");
+}
+
+static void
 find_losses(const Step *step, char *found)
 {
 	(void) step;
@@ -206,6 +240,11 @@ const PlayVerb play_checks[] = {
 	{"watches", .find = find_watches},
 	{"sends", .find = find_trace},
 	{"lost", .find = find_lost},
+	{"proofs", .find = find_proofs},
+	{"drops", .find = find_drops},
+	{"trust", .find = find_trust},
+	{"wrote", .find = find_last_write},
+	{"intact", .find = find_intact},
 	{"losses", .find = find_losses},
 	{"revocations", .find = find_revocations},
 	{"data", .find = find_data},

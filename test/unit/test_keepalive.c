@@ -5,70 +5,38 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "letters.h"
+#include "play.h"
 
-/* Requests a lock; the server forgets to answer the k-th submission. */
-static Ask *
-ask_forgotten(int k)
-{
-	Ask		   *ask;
-
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	reduce(A, "a", NONE);
-	fake_run_all();
-	fake_advance(1000);
-	fake_count(A->client);
-	fake_fault(A->client, k, FAULT_FORGET);
-	ask = lock_now(A, "a", X);
-	is_int(ask->status, ZKL_PENDING, "an answer is forgotten");
-	return ask;
-}
+/* Held nodes are watched, and the parent, which the session created, is still in use. */
+#define FREED "A is pending, all pass 99, A sends cl, A is pending, all pass 1, A sends clg, A is ok, all pass 12000," \
+	" A sends clgwd, A release, all pass 12000, A timer 0"
 
 static void
-test_keepalive_read(void)
+find_timer(const Step *step, char *found)
 {
-	for (int k = 1; k <= 2; k++)
-	{
-		Ask		   *ask = ask_forgotten(k);
-
-		fake_advance(99);
-		is_str(fake_trace(A->client), "cl", "the server has a tenth of a second to answer");
-		is_int(ask->status, ZKL_PENDING, "the request is pending meanwhile");
-		fake_advance(1);
-		is_str(fake_trace(A->client), "clg", "one keepalive read is sent then");
-		is_int(ask->status, ZKL_OK, "the keepalive read frees the answer");
-		fake_advance(2 * SCENE_TIMEOUT_MS);
-		is_str(fake_trace(A->client), "clgwd",
-			   "answered requests get no keepalive read; held nodes are watched, and the parent, which the session created, is still in use");
-		reduce(A, "a", ZKL_MODE_NONE);
-		fake_advance(2 * SCENE_TIMEOUT_MS);
-		is_int(fake_timer(A->client), 0, "no timer is left when nothing is held");
-		scene_end(NULL);
-	}
+	sprintf(found, "%d", (int) fake_timer(step->party->client));
 }
 
-static void
-test_never(void)
-{
-	scene_begin(1);
-	fake_fault(A->client, 1, FAULT_DELAY);
-	Ask		   *ask = lock_now(A, "a", X);
+/* "timer 0": when is the session's timer due?  0: there is none. */
+static const PlayVerb timer_verbs[] = {
+	{"timer", .find = find_timer},
+	{NULL}
+};
 
-	fake_advance(SCENE_TIMEOUT_MS * 4 / 3 - 1);
-	is_int(ask->status, ZKL_PENDING, "a call without an answer is pending for a bounded time");
-	is_str(fake_trace(A->client), "clggggggggg",
-		   "keepalive reads are sent with growing pauses, of at most a quarter of the session timeout");
-	fake_advance(1);
-	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "the session is given up at the end");
-	is_int(ask->status, ZKL_SESSION_LOST, "the request ends with the session");
-	fake_release(A->client);
-	fake_run_all();
-	is_int(ask->status, ZKL_SESSION_LOST, "a late answer changes nothing");
-	scene_end(NULL);
-}
+static const Play plays[] = {
+	{"an answer that the server forgets is freed by a keepalive read after a tenth of a second",
+	"A lock, A release, all pass 1000, A fault forget, A lock, " FREED},
+	{"... also that of the second request", "A lock, A release, all pass 1000, A fault forget@2, A lock, " FREED},
+	{"a call without an answer is pending for a bounded time, with growing pauses, of at most a quarter of the session timeout; then the session is given up",
+		"A fault delay, A lock, all pass 7999, A is pending, A sends clggggggggg, all pass 1, A state expired, A is lost,"
+	" A connect, A is lost"},
+	{"a server that was slow, and then forgets the answer to a new request, is reminded after a tenth of a second",
+	"A fault delay, A lock, all pass 3300, A connect, A is ok, A fault forget, A lock b, A is pending, all pass 100, A is ok"},
+};
 
 /*
  * After each keepalive read the server answers one of several requests and forgets the
@@ -114,21 +82,6 @@ test_forgotten_after_slowness(void)
 {
 	Ask		   *ask;
 	int			n_reads;
-
-	scene_begin(1);
-	fake_fault(A->client, 1, FAULT_DELAY);
-	ask = lock_now(A, "a", X);
-	fake_advance(3300);
-	fake_release(A->client);
-	fake_run_all();
-	is_int(ask->status, ZKL_OK, "a slow server answers");
-	fake_count(A->client);
-	fake_fault(A->client, 1, FAULT_FORGET);
-	ask = lock_now(A, "b", X);
-	is_int(ask->status, ZKL_PENDING, "then it forgets the answer to a new request");
-	fake_advance(100);
-	is_int(ask->status, ZKL_OK, "a keepalive read frees that answer after a tenth of a second");
-	scene_end(NULL);
 
 	scene_begin(1);
 	fake_fault(A->client, 1, FAULT_DELAY);
@@ -203,8 +156,8 @@ test_slow(void)
 int
 main(void)
 {
-	test_keepalive_read();
-	test_never();
+	play_verbs = timer_verbs;
+	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_forgotten_again();
 	test_forgotten_after_slowness();
 	test_quick();

@@ -8,9 +8,42 @@
 #include <string.h>
 
 #include "letters.h"
+#include "play.h"
 #include "recipe/batch.h"
 
 #define T SCENE_TIMEOUT_MS
+
+static const Play plays[] = {
+	{"a holder sends a proof every sixth of the session timeout; who holds nothing sends none, and has no deadline",
+		"all pass 18000, A proofs 0, A lock, B lock!, all pass 12000, A proofs 12, B proofs 0, A release, all pass 6000,"
+	" A proofs 12, A trust none"},
+	{"the first proof is sent as soon as it is good for two thirds; deadlines count from submissions",
+	"all pass 18000, A lock, A trust 2000, all pass 750, A trust 4000, all pass 999, A trust 3001, all pass 1, A trust 4000"},
+	/* The leader may not know the create yet when it confirms the proof. */
+	{"a write right after a pause proves no more than the first one",
+	"A lock, A release, all pass 18000, A lock, all pass 375, A lock b, A trust 2000"},
+	/* A write that was answered late was perhaps received late. */
+	{"a proof behind an answered one is good for two thirds; one behind a slow answer relies on the write before",
+		"A lock, all pass 6750, all stall! 1000, A ring!, all stall 500, A trust 3500, all stall! 500, A ring!, A proofs 9,"
+	" all stall 0, A trust 3500"},
+	{"a server has a sixth of the timeout to answer a proof, then the session connects again, first with a proof",
+		"A lock, all pass 6000, A proofs 6, all stall! 1000, A ring!, A proofs 7, all stall! 999, A ring!, A drops 0,"
+		" all stall! 1, A ring!, A drops 1, A deliverall!, A connect!, A deliverall!, A proofs 8, A apply!, A wrote 0,"
+	" all stall 0, A trust 3250, all losses 0"},
+	/* Nothing else than the owner's thread runs. */
+	{"the owner finds the deadline passed, without the timer, and the lock lost; the loss is reported once",
+	"A lock, all stall! 1999, A has X, A intact yes, all stall! 1, A intact no, A has x, all losses 1"},
+	{"a commit check ends at the deadline", "A lock, A confirm!, all stall! 2000, A confirmed lost"},
+	{"the answer to a proof after the deadline keeps no lock",
+	"A lock, all stall! 1000, A ring!, A apply!, all stall! 1000, A deliverall!, all losses 1, A has x"},
+	{"a signal handler finds the deadline passed, and no later answer contradicts it",
+	"A lock, all stall! 1999, A ring!, A apply!, all stall! 1, A trust passed, A deliverall!, A trust none, all losses 1"},
+	{"a waiter that comes first sends a proof before it lists the queue, and is granted without another list",
+		"A lock, B lock, all pass 18000, A release!, A apply!, B deliver!, B proofs 1, B sends l, B apply!, B wrote 0,"
+	" all stall 0, B is ok, B sends , B trust 2000, all pass 12000, all losses 0"},
+	{"... if the proof is answered too late, by another one",
+	"A lock, B lock, all pass 18000, A release!, A apply!, B deliver!, B apply!, all stall 1001, B is ok, B trust 2000"},
+};
 
 /* How long what the party holds can be trusted. */
 static int64_t
@@ -27,26 +60,7 @@ deliver_all(Party *party)
 }
 
 static void
-test_who_proves(void)
-{
-	scene_begin(2);
-	fake_advance(3 * T);
-	is_int(fake_proofs(A->client), 0, "a session that holds nothing sends no proof");
-	forget(lock_now(A, "a", X));
-	ask_for(B, "a", X);
-	fake_advance(2 * T);
-	is_int(fake_proofs(A->client), 12, "a holder sends a proof every sixth of the session timeout");
-	is_int(fake_proofs(B->client), 0, "a waiter that holds nothing sends none");
-	reduce(A, "a", NONE);
-	fake_run_all();
-	fake_advance(T);
-	is_int(fake_proofs(A->client), 12, "no proof is sent after the release");
-	is_int(zkl_session_deadline_io(A->session), 0, "what holds nothing has no deadline");
-	scene_end("exclusion, proofs");
-}
-
-static void
-test_deadline(void)
+test_reads(void)
 {
 	static const ZklOp reads[] = {
 		{.kind = ZKL_OP_SYNC,.path = "/zklock"}, {.kind = ZKL_OP_LIST,.path = "/zklock"}
@@ -65,44 +79,7 @@ test_deadline(void)
 	is_int(zkl_batch_info(batch).status, ZKL_OK, "a sync and a list are answered");
 	is_int(zkl_session_deadline_io(A->session), before, "... and prove nothing");
 	zkl_batch_end(batch);
-
-	fake_advance(T / 8 - 50);
-	is_int(trust(A), T * 2 / 3, "the first proof is sent as soon as it is good for two thirds");
-	fake_advance(T / 6 - 1);
-	is_int(trust(A), T / 2 + 1, "the deadline counts from the submission");
-	fake_advance(1);
-	is_int(trust(A), T * 2 / 3, "... of the newest proof");
-
-	/* The leader may not know the create yet when it confirms the proof. */
-	reduce(A, "a", NONE);
-	fake_run_all();
-	fake_advance(3 * T);
-	forget(lock_now(A, "a", X));
-	fake_advance(T / 16);
-	forget(lock_now(A, "b", X));
-	is_int(trust(A), T / 3, "a write right after a pause proves no more than the first one");
-	scene_end("exclusion, deadlines");
-}
-
-/* A write that was answered late was perhaps received late. */
-static void
-test_slow(void)
-{
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	fake_advance(T + T / 8);	/* a proof has just been answered */
-	fake_stall(T / 6);
-	fake_ring(A->client);
-	fake_stall(T / 12);
-	fake_run_all();
-	is_int(trust(A), T * 2 / 3 - T / 12, "a proof behind an answered one is good for two thirds, however slow its answer");
-	fake_stall(T / 12);
-	fake_ring(A->client);
-	is_int(fake_proofs(A->client), 9, "the next proof is sent");
-	fake_run_all();
-	is_int(trust(A), T * 11 / 12 - T / 3,
-		   "a proof right behind a slow answer relies on the write before");
-	scene_end("exclusion, slow answers");
+	scene_end("exclusion, reads");
 }
 
 /* Lets this time pass between each request and its answer. */
@@ -141,35 +118,10 @@ test_slow_ensemble(void)
 	scene_end(NULL);
 }
 
+/* Connections come and go, and none of them confirms a proof. */
 static void
-test_silence(void)
+test_short_connections(void)
 {
-	int			proofs;
-
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	fake_advance(T);
-	proofs = fake_proofs(A->client);
-	fake_stall(T / 6);
-	fake_ring(A->client);
-	is_int(fake_proofs(A->client), proofs + 1, "a proof is sent to a server that does not answer");
-	fake_stall(T / 6 - 1);
-	fake_ring(A->client);
-	is_int(fake_drops(A->client), 0, "the server has a sixth of the session timeout to answer");
-	fake_stall(1);
-	fake_ring(A->client);
-	is_int(fake_drops(A->client), 1, "... then the session ends the connection");
-	deliver_all(A);
-	fake_connect(A->client);
-	deliver_all(A);
-	is_int(fake_proofs(A->client), proofs + 2, "a new connection begins with a proof");
-	fake_apply(A->client);
-	is_int(fake_last_write_ms(A->client), fake_now(), "... before any other request");
-	fake_run_all();
-	ok(trust(A) > T / 2 && losses_reported == 0, "this proof keeps the lock");
-	scene_end("exclusion, silence");
-
-	/* Connections come and go, and none of them confirms a proof. */
 	scene_begin(1);
 	forget(lock_now(A, "a", X));
 	fake_advance(T);
@@ -212,92 +164,6 @@ test_shorter_timeout(void)
 	scene_end("exclusion, a shorter session timeout");
 }
 
-/* Nothing else than the owner's thread runs. */
-static void
-test_owner(void)
-{
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	fake_stall(T / 3 - 1);
-	ok(!zkl_lock_is_lost(hold_of(A, "a")->lock), "a lock is not lost before the deadline");
-	ok(zkl_session_is_intact(A->session), "... and the session is intact");
-	fake_stall(1);
-	ok(!zkl_session_is_intact(A->session), "the owner finds the deadline passed, without the timer");
-	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "... and the lock lost");
-	is_int(losses_reported, 1, "... and the loss is reported once");
-	scene_end(NULL);
-
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	zkl_session_confirm(A->session, false);
-	fake_stall(T / 3);
-	is_int(zkl_session_confirmed(A->session), ZKL_SESSION_LOST, "a commit check ends at the deadline");
-	scene_end(NULL);
-
-	/* An answer that comes after the deadline changes nothing. */
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	fake_stall(T / 6);
-	fake_ring(A->client);
-	fake_apply(A->client);
-	fake_stall(T / 6);
-	deliver_all(A);
-	ok(losses_reported == 1 && zkl_lock_is_lost(hold_of(A, "a")->lock), "the answer to a proof after the deadline keeps no lock");
-	scene_end(NULL);
-
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	fake_stall(T / 3 - 1);
-	fake_ring(A->client);
-	fake_apply(A->client);
-	fake_stall(1);
-	ok(zkl_session_deadline_io(A->session) < 0, "a signal handler finds the deadline passed");
-	deliver_all(A);
-	ok(zkl_session_deadline_io(A->session) == 0 && losses_reported == 1, "... and no later answer contradicts it");
-	scene_end(NULL);
-}
-
-static void
-test_grant(void)
-{
-	Ask		   *waiting;
-
-	scene_begin(2);
-	forget(lock_now(A, "a", X));
-	waiting = lock_now(B, "a", X);
-	fake_advance(3 * T);
-	fake_count(B->client);
-	reduce(A, "a", NONE);
-	fake_apply(A->client);
-	fake_deliver(B->client);
-	ok(fake_proofs(B->client) == 1 && strcmp(fake_trace(B->client), "l") == 0,
-	   "a waiter that comes first sends a proof and lists the queue");
-	fake_apply(B->client);
-	is_int(fake_last_write_ms(B->client), fake_now(), "... the proof before the list");
-	fake_run_all();
-	is_int(waiting->status, ZKL_OK, "the waiter is granted the lock");
-	is_int(fake_counted(B->client), 1, "... without another list");
-	is_int(trust(B), T / 3, "its first lock can be trusted for a third of the session timeout");
-	fake_advance(2 * T);
-	is_int(losses_reported, 0, "... and is not lost");
-	scene_end("exclusion, grants after a wait");
-
-	/* The proof is answered too late: the grant needs another one. */
-	scene_begin(2);
-	forget(lock_now(A, "a", X));
-	waiting = lock_now(B, "a", X);
-	fake_advance(3 * T);
-	reduce(A, "a", NONE);
-	fake_apply(A->client);
-	fake_deliver(B->client);
-	fake_apply(B->client);
-	fake_stall(T / 6 + 1);
-	fake_run_all();
-	is_int(waiting->status, ZKL_OK, "a waiter with a slow proof is granted the lock");
-	is_int(trust(B) > T / 6, 1, "... by another proof");
-	scene_end("exclusion, slow grants");
-}
-
 static void
 test_root(void)
 {
@@ -317,14 +183,11 @@ test_root(void)
 int
 main(void)
 {
-	test_who_proves();
-	test_deadline();
-	test_slow();
+	play_all(plays, sizeof(plays) / sizeof(plays[0]));
+	test_reads();
 	test_slow_ensemble();
-	test_silence();
+	test_short_connections();
 	test_shorter_timeout();
-	test_owner();
-	test_grant();
 	test_root();
 	return done();
 }

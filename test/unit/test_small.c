@@ -18,28 +18,6 @@
 
 
 static void
-test_intact(void)
-{
-	scene_begin(1);
-	ok(zkl_session_is_intact(A->session), "a session that holds nothing is intact");
-	forget(lock_now(A, "a", X));
-	forget(lock_now(A, "b", X));
-	ok(zkl_session_is_intact(A->session), "a session that still holds its locks is intact");
-	fake_tree_delete(node_of(A, "a"));
-	zkl_session_confirm(A->session, false);
-	fake_run_all();
-	ok(!zkl_session_is_intact(A->session), "a session that has lost a lock is not intact");
-	reduce(A, "a", NONE);
-	fake_run_all();
-	ok(zkl_session_is_intact(A->session), "the session is intact again after the release of the lost lock");
-	fake_expire(A->client);
-	fake_connect(A->client);
-	fake_run_all();
-	ok(!zkl_session_is_intact(A->session), "a lost session is not intact");
-	scene_end(NULL);
-}
-
-static void
 test_root_removed(void)
 {
 	scene_begin(1);
@@ -83,6 +61,11 @@ static const Play plays[] = {
 	{
 		"the check of several locks before their grant renews the lease, which a waiter does not have",
 		"B lock b, A lock ab, all pass 6000, A lease 0, B release, A lease 2000"
+	},
+	{
+		"a session is intact unless it has lost a lock that it has not released, or is lost itself",
+		"A intact yes, A lock a, A lock b, A intact yes, A delete! a, A confirm, A intact no, A release a, A intact yes,"
+		" A expire, A connect, A intact no"
 	},
 	{
 		"a node with an unknown outcome is searched for again, after a list was refused",
@@ -301,7 +284,6 @@ test_permit_removed(void)
 int
 main(void)
 {
-	test_intact();
 	test_root_removed();
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_downgrade_refused();
