@@ -8,7 +8,6 @@
  */
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "letters.h"
@@ -32,6 +31,22 @@ test_root_removed(void)
 	is_int(lock_now(A, "a", X)->status, ZKL_OK, "an existing session creates the root again");
 	scene_end(NULL);
 }
+
+static void
+deny_reader(const Step *step)
+{
+	static char path[256];
+
+	snprintf(path, sizeof(path), "%s", node_of(step->party, "a"));
+	memcpy(strstr(path, "__WRIT__"), "__READ__", 8);
+	fake_quirks.deny_exactly = path;
+}
+
+/* "denyreader": an ACL refuses the name that the party's writer node would get by a downgrade. */
+static const PlayVerb reader_verbs[] = {
+	{"denyreader", .act = deny_reader},
+	{NULL}
+};
 
 static const Play plays[] = {
 	{
@@ -68,128 +83,46 @@ static const Play plays[] = {
 		" A expire, A connect, A intact no"
 	},
 	{
+		"a refused downgrade is repeated, but not at once; the node is kept, and a confirmation does not wait",
+		"A lock, A denyreader, A downgrade, A sends m, A nodes 1, A confirm, A confirmed ok, all denyexactly,"
+		" all pass 1000, A named __READ__"
+	},
+	{
+		"... not even after the release, which deletes the node",
+		"A lock, A denyreader, A downgrade!, A release, A sends dd, A nodes 0, A confirm, A confirmed ok, all denyexactly"
+	},
+	{
+		"the node of a refused downgrade is watched under its old name",
+		"A lock, A denyreader, A downgrade, A confirm, A confirmed ok, A delete, A confirm, A lost 1, all denyexactly"
+	},
+	{
+		"... also while the downgrade is repeated",
+		"A lock, A denyreader, A downgrade, A confirm, A confirmed ok, all stall! 1000, A ring!, A sends m, A delete,"
+		" A confirm, A lost 1, all denyexactly"
+	},
+	{
+		"a confirmation waits for a downgrade that is repeated",
+		"A lock, A fault no-auth, A downgrade, all stall! 1000, A ring!, A sends m, A confirm, A confirmed ok,"
+		" A named __READ__, A lost 0"
+	},
+	{
+		"a downgrade that is answered without answers to its operations is repeated",
+		"A lock, A fault no-auth, A downgrade, A named __WRIT__, all pass 5000, A named __READ__"
+	},
+	{
+		"... after another error",
+		"A lock, A fault other-error, A downgrade, A named __WRIT__, all pass 5000, A named __READ__"
+	},
+	{
+		"... after a refusal of a busy server",
+		"A lock, A fault throttle, A downgrade, A named __WRIT__, all pass 5000, A named __READ__"
+	},
+	{
 		"a node with an unknown outcome is searched for again, after a list was refused",
 		"A lock b, A release, A fault apply-and-drop, A lock b, all denyread /zklock/locks/b, A connect, A nodes 1,"
 		" all denyread, all pass 5000, A nodes 0"
 	}
 };
-
-/* Runs at most "n" steps, because there may be no end. */
-static void
-run_some(Party *party, int n)
-{
-	while (n-- > 0 && fake_step(party->client))
-		;
-}
-
-/* The new name is refused permanently. */
-static void
-test_downgrade_refused(void)
-{
-	char		new_name[256];
-
-	for (int release = 0; release < 2; release++)
-	{
-		scene_begin(1);
-		forget(lock_now(A, "a", X));
-		snprintf(new_name, sizeof(new_name), "%s", node_of(A, "a"));
-		memcpy(strstr(new_name, "__WRIT__"), "__READ__", 8);
-		fake_quirks.deny_exactly = new_name;
-		fake_count(A->client);
-		reduce(A, "a", S);
-		if (release)
-			reduce(A, "a", NONE);
-		run_some(A, 100);
-		is_str(fake_trace(A->client), release ? "mdd" : "m",
-			   "a refused downgrade is not repeated at once%s",
-			   release ? ", not even after the release" : "");
-		is_int(nodes_of(A, "a"), !release, "after a refused downgrade the node is %s",
-			   release ? "deleted" : "kept");
-		zkl_session_confirm(A->session, false);
-		fake_run_all();
-		is_int(zkl_session_confirmed(A->session), ZKL_OK,
-			   "a confirmation does not wait for a refused downgrade");
-		fake_quirks.deny_exactly = NULL;
-		fake_advance(1000);
-		ok(release || strstr(node_of(A, "a"), "__READ__") != NULL, "a refused downgrade is repeated later");
-		scene_end(NULL);
-	}
-}
-
-/* The node of a refused downgrade is watched under its old name, also while the downgrade is repeated. */
-static void
-test_downgrade_refused_lost(void)
-{
-	char		new_name[256];
-
-	for (int in_flight = 0; in_flight < 2; in_flight++)
-	{
-		scene_begin(1);
-		forget(lock_now(A, "a", X));
-		snprintf(new_name, sizeof(new_name), "%s", node_of(A, "a"));
-		memcpy(strstr(new_name, "__WRIT__"), "__READ__", 8);
-		fake_quirks.deny_exactly = new_name;
-		reduce(A, "a", S);
-		run_some(A, 100);
-		zkl_session_confirm(A->session, false);
-		run_some(A, 100);
-		is_int(zkl_session_confirmed(A->session), ZKL_OK, "a watched node is confirmed");
-		if (in_flight)
-		{
-			fake_stall(1000);
-			ok(fake_ring(A->client), "the refused downgrade is sent again");
-		}
-		is_int(fake_tree_delete(node_of(A, "a")), ZKL_RC_OK, "another client deletes the node");
-		run_some(A, 100);
-		zkl_session_confirm(A->session, false);
-		run_some(A, 100);
-		is_int(lost_of(A), 1, "a node that is deleted %s is a loss",
-			   in_flight ? "while its downgrade is repeated" : "after its downgrade was refused");
-		fake_quirks.deny_exactly = NULL;
-		scene_end(NULL);
-	}
-}
-
-/* A commit asks for a confirmation while a refused downgrade is repeated. */
-static void
-test_downgrade_confirmed(void)
-{
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	fake_count(A->client);
-	fake_fault(A->client, 1, FAULT_NO_AUTH);
-	reduce(A, "a", S);
-	run_some(A, 100);
-	fake_stall(1000);
-	ok(fake_ring(A->client), "a refused downgrade is sent again");
-	zkl_session_confirm(A->session, false);
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a confirmation waits for the repeated downgrade");
-	ok(strstr(node_of(A, "a"), "__READ__") != NULL && lost_of(A) == 0, "the repeated downgrade loses no lock");
-	scene_end(NULL);
-}
-
-/* An answer to a downgrade without answers to its operations. */
-static void
-test_downgrade_unanswered(void)
-{
-	static const FakeFault faults[] = {FAULT_NO_AUTH, FAULT_OTHER, FAULT_THROTTLE};
-
-	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
-	{
-		scene_begin(1);
-		forget(lock_now(A, "a", X));
-		fake_count(A->client);
-		fake_fault(A->client, 1, faults[i]);
-		reduce(A, "a", S);
-		run_some(A, 100);
-		ok(fake_fault_happened(A->client) && strstr(node_of(A, "a"), "__WRIT__"),
-		   "a downgrade fails: %s", fake_fault_name(faults[i]));
-		fake_advance(5000);
-		ok(strstr(node_of(A, "a"), "__READ__") != NULL, "the failed downgrade is repeated");
-		scene_end(NULL);
-	}
-}
 
 static void
 test_loss_wakes(void)
@@ -285,11 +218,8 @@ int
 main(void)
 {
 	test_root_removed();
+	play_verbs = reader_verbs;
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
-	test_downgrade_refused();
-	test_downgrade_refused_lost();
-	test_downgrade_confirmed();
-	test_downgrade_unanswered();
 	test_loss_wakes();
 	test_watched_in_time();
 	test_permit_cost();
