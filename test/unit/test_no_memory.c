@@ -7,8 +7,12 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "recipe/batch.h"
+#include <stdlib.h>
+#include <string.h>
+
 #include "letters.h"
+#include "play.h"
+#include "recipe/batch.h"
 
 extern void *__real_malloc(size_t size);
 extern void *__real_calloc(size_t n, size_t size);
@@ -34,6 +38,42 @@ __wrap_calloc(size_t n, size_t size)
 {
 	return fails() ? NULL : __real_calloc(n, size);
 }
+
+static void
+exhaust(const Step *step)
+{
+	fail_at = atoi(step->argument);
+}
+
+static void
+find_attempt(const Step *step, char *found)
+{
+	(void) step;
+	strcpy(found, fail_at == 0 ? "yes" : "no");
+}
+
+/* "exhaust 2", "failed yes", of all: the second allocation from now on fails; has it failed? */
+static const PlayVerb memory_verbs[] = {
+	{"exhaust", .act = exhaust},
+	{"failed", .find = find_attempt},
+	{NULL}
+};
+
+#define KEPT "A keep, A lock, A release, "
+
+/* The first allocation is that of the node's position; then a question is itself and a call. */
+#define ASKS(k) KEPT "B lock!, B apply!, B deliver!, B apply!, all exhaust! " k ", B deliver!, all failed yes, all pass 0," \
+	" B has 0, all pass 500, B has X"
+
+static const Play plays[] = {
+	{"a kept lock is not taken again before its node was read on a new connection, which is repeated after a second",
+	KEPT "A disconnect, A connect!, all exhaust! 1, A deliver!, all failed yes, A lock, A has 0, all pass 1000, A has X"},
+	{"the delete of a kept node whose watch fires is repeated, and the session that asked gets the lock",
+		KEPT "B lock!, B until! u, all exhaust! 1, A deliver!, all failed yes, all pass 0, A nodes 1, all pass 1000, A nodes 0,"
+	" B has X"},
+	{"a session that could not ask waits until the keeper looks at the queue", ASKS("2")},
+	{"... also if only the call has no memory", ASKS("3")},
+};
 
 /* The last one of a request for two locks is that of the creates. */
 #define N_ALLOCATIONS 8
@@ -95,84 +135,11 @@ test_batches(void)
 	}
 }
 
-/* A keeps "a". */
-static void
-begin_kept(void)
-{
-	scene_begin(2);
-	A->keep_ms = 60000;
-	forget(lock_now(A, "a", X));
-	reduce(A, "a", NONE);
-	fake_run_all();
-}
-
-/* A read of a kept node on a new connection needs memory for a call. */
-static void
-test_kept_read(void)
-{
-	begin_kept();
-	fake_disconnect(A->client);
-	fake_run_all();
-	fake_connect(A->client);
-	fail_at = 1;
-	fake_deliver(A->client);
-	is_int(fail_at, 0, "the read needs memory");
-	lock_now(A, "a", X);
-	is_int(mode_of(A, "a"), NONE, "a kept lock is not taken again before its node was read");
-	fake_advance(1000);
-	is_int(mode_of(A, "a"), X, "... which is repeated after a second");
-	scene_end(NULL);
-}
-
-/* So does the delete of a kept node whose watch fires. */
-static void
-test_kept_asked(void)
-{
-	begin_kept();
-	fake_count(B->client);
-	ask_for(B, "a", X);
-	while (fake_n_traced(B->client, 'u') == 0 && fake_step(B->client))
-		;
-	while (fake_apply(B->client))
-		;
-	fail_at = 1;
-	fake_deliver(A->client);
-	is_int(fail_at, 0, "the delete needs memory");
-	fake_run_all();
-	is_int(nodes_of(A, "a"), 1, "... and is not sent without");
-	fake_advance(1000);
-	is_int(nodes_of(A, "a"), 0, "... but repeated");
-	is_int(mode_of(B, "a"), X, "... and the session that asked gets the lock");
-	scene_end(NULL);
-}
-
-/* The first allocation is that of the node's position; then a question is itself and a call. */
-static void
-test_questions(void)
-{
-	for (int k = 2; k <= 3; k++)
-	{
-		begin_kept();
-		ask_for(B, "a", X);
-		fake_step(B->client);
-		fake_apply(B->client);
-		fail_at = k;
-		fake_deliver(B->client);
-		is_int(fail_at, 0, "allocation %d is one of the questions'", k);
-		fake_run_all();
-		is_int(mode_of(B, "a"), NONE, "a session that could not ask waits");
-		fake_advance(SCENE_TIMEOUT_MS / 12);
-		is_int(mode_of(B, "a"), X, "... until the keeper looks at the queue");
-		scene_end(NULL);
-	}
-}
-
 int
 main(void)
 {
-	test_kept_read();
-	test_kept_asked();
-	test_questions();
+	play_verbs = memory_verbs;
+	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_locks();
 	test_batches();
 	return done();
