@@ -60,32 +60,6 @@ test_info(void)
 	scene_end(NULL);
 }
 
-/* The nodes that are not watched yet are read before the proof. */
-static void
-test_confirm_watches(void)
-{
-	int			proofs;
-
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	forget(lock_now(A, "b", S));
-	forget(lock_now(A, "b", X));
-	proofs = fake_proofs(A->client);
-	fake_count(A->client);
-	zkl_session_confirm(A->session, false);
-	zkl_session_confirm(A->session, false);
-	is_str(fake_trace(A->client), "www", "a confirmation watches each held node, however often it is requested");
-	is_int(fake_proofs(A->client), proofs + 1, "... and sends one proof");
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "the session is confirmed");
-	zkl_session_confirm(A->session, true);
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "... again");
-	ok(fake_counted(A->client) == 3 && fake_proofs(A->client) == proofs + 2,
-	   "... with a proof alone, because the nodes are watched");
-	scene_end(NULL);
-}
-
 static const Play plays[] = {
 	{
 		"a session that holds nothing can be confirmed, with or without the root",
@@ -94,6 +68,21 @@ static const Play plays[] = {
 	{
 		"a confirmation watches the held node, however often it is requested, and takes a round trip",
 		"A lock, A confirm!, A sends w, A confirm!, A sends, A confirmed pending, A pass 0, A confirmed ok"
+	},
+	{
+		"the nodes that are not watched yet are read before one proof; then a proof alone suffices",
+		"A lock a, A share b, A lock b, A confirm!, A sends www, A confirm!, A sends , A proofs 1, all pass 0,"
+		" A confirmed ok, A confirm fresh, A confirmed ok, A sends , A proofs 2"
+	},
+	/* A commit that needs a fresh check must not accept the answer to an earlier one. */
+	{
+		"a fresh confirmation is a request of its own, and detects a loss in between",
+		"A lock, A confirm! fresh, A apply!, A delete!, A confirm! fresh, A proofs 2, A deliver!, A confirmed pending,"
+		" all pass 0, A confirmed ok, A has x"
+	},
+	{
+		"a node that is removed after its read, and before the proof, does not delay it, and is noticed",
+		"A lock, A confirm! fresh, A apply!, A delete, A confirmed ok, A has x"
 	},
 	{
 		"a pending confirmation succeeds after a reconnect, and a finished one is not repeated",
@@ -201,43 +190,6 @@ test_rest_of_lease(void)
 	ok(zkl_session_lease_lasts(A->session, false), "... but it lasts");
 	fake_advance(T / 6 - 1);
 	ok(!zkl_session_lease_lasts(A->session, false), "... until a third of the session timeout has passed");
-	scene_end(NULL);
-}
-
-/* A commit that needs a fresh check must not accept the answer to an earlier one. */
-static void
-test_confirm_fresh(void)
-{
-	scene_begin(1);
-	forget(lock_now(A, "a", X));
-	fake_count(A->client);
-	zkl_session_confirm(A->session, true);
-	fake_apply(A->client);
-	fake_tree_delete(node_of(A, "a"));
-	zkl_session_confirm(A->session, true);
-	is_int(fake_proofs(A->client), 2, "a fresh confirmation is a request of its own");
-	fake_deliver(A->client);
-	is_int(zkl_session_confirmed(A->session), ZKL_PENDING,
-		   "the answer to an earlier confirmation does not count");
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "the answer to the fresh confirmation counts");
-	ok(zkl_lock_is_lost(hold_of(A, "a")->lock), "the fresh confirmation detects a loss in between");
-
-	/* The node is removed after its read, and before the proof. */
-	forget(lock_now(A, "b", X));
-	zkl_session_confirm(A->session, true);
-	fake_apply(A->client);
-	fake_tree_delete(node_of(A, "b"));
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a node that is removed during the confirmation does not delay it");
-	ok(zkl_lock_is_lost(hold_of(A, "b")->lock), "... and is noticed");
-
-	zkl_session_confirm(A->session, true);
-	fake_disconnect(A->client);
-	zkl_session_confirm(A->session, true);
-	fake_connect(A->client);
-	fake_run_all();
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a fresh confirmation survives a reconnect");
 	scene_end(NULL);
 }
 
@@ -384,8 +336,6 @@ main(void)
 	test_confirm_upgrade();
 	test_rest_of_lease();
 	test_left_behind();
-	test_confirm_watches();
-	test_confirm_fresh();
 	test_close();
 	test_failed_attempts();
 	test_progress();
