@@ -47,9 +47,6 @@ extern ZklClient *fake_last_client(void);
 /* Called after every single event, on the test's thread. */
 extern void (*fake_after_step) (void);
 
-/* Called each time that a session's mutex was unlocked: the client's thread may run then. */
-extern void (*fake_after_unlock) (void);
-
 
 /*
  * The network

@@ -17,7 +17,6 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool threaded;
-void		(*fake_after_unlock) (void);
 static int64_t last_session_id = INT64_C(0x100000000000000);
 
 
@@ -135,7 +134,6 @@ fake_reset(void)
 	fake_tree_reset();
 	fake_tree_changed = fake_list_servers;
 	fake_after_step = NULL;
-	fake_after_unlock = NULL;
 	fake_now_ms = FAKE_FIRST_MS;
 	threaded = false;
 	fake_breaks_per_1000 = 0;
@@ -233,8 +231,6 @@ void
 zkl_client_flush(ZklClient *client)
 {
 	(void) client;
-	if (fake_after_unlock)
-		fake_after_unlock();
 }
 
 void
