@@ -131,6 +131,19 @@ test_loss_faults(void)
 	}
 }
 
+static void
+test_no_callbacks(void)
+{
+	scene_begin(0);
+	scene_config.on_loss_io = NULL;
+	scene_config.on_revoke_io = NULL;
+	scene_join(A);
+	play_begin();
+	play_act("A lock, A pass 6000, A revoke, A delete", true);
+	ok(is_lost(), "a session without callbacks loses a lock, too");
+	scene_end(NULL);
+}
+
 
 /*
  * Requests to release
@@ -330,6 +343,7 @@ main(void)
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_downgraded_loss();
 	test_loss_faults();
+	test_no_callbacks();
 	test_other_data();
 	test_race();
 	test_upgraded();

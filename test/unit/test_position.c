@@ -174,6 +174,7 @@ test_missing(void)
 	queue_read(&queue, "A:W1 A:R0 B:R2");
 	is_int(zkl_position(queue.children + 1, 2, queue.mine, 2, true, &other, &unused),
 		   ZKL_POSITION_GONE, "... also an upgrade");
+	queue_entries("lease_holder B:W1", false, ZKL_POSITION_GONE, NULL, "a name that is no contender's has no position");
 	queue.children[1] = queue.children[2];
 	is_int(zkl_position(queue.children, 2, queue.mine, 2, true, &other, &unused),
 		   ZKL_POSITION_NO_ANCHOR, "an upgrade needs the node of the shared lock");
