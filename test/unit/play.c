@@ -229,11 +229,7 @@ stall(const Step *step)
 static void
 delete_node(const Step *step)
 {
-	char		path[256];
-
-	snprintf(path, sizeof(path), "%s", node_of(step->party, step->names));
-	if (fake_tree_delete(path) != ZKL_RC_OK)
-		ok(false, "the node of %s exists", step->party->data);
+	delete_by_hand(node_of(step->party, step->names));
 }
 
 static void

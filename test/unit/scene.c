@@ -545,11 +545,9 @@ pool_of(const char *name, const char *below)
 }
 
 static bool
-matches(const FakeNode *node, const Party *party, const char *name)
+is_owner(const Party *party, const FakeNode *node)
 {
-	return node->owner != 0 &&
-		(party == NULL || node->owner == fake_session_id(party->client)) &&
-		(name == NULL || fake_tree_child(node->path, path_of(name)));
+	return node->owner != 0 && (party == NULL || node->owner == fake_session_id(party->client));
 }
 
 int
@@ -558,20 +556,33 @@ nodes_of(const Party *party, const char *name)
 	int			n = 0;
 
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
-		n += matches(node, party, name);
+		n += is_owner(party, node) && (name == NULL || fake_tree_child(node->path, path_of(name)));
 	return n;
 }
 
 const char *
-node_of(const Party *party, const char *name)
+node_below(const Party *party, const char *parent)
 {
 	static char path[256];
 
 	path[0] = '\0';
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
-		if (matches(node, party, name))
+		if (is_owner(party, node) && (parent == NULL || fake_tree_child(node->path, parent)))
 			snprintf(path, sizeof(path), "%s", node->path);
 	return path;
+}
+
+const char *
+node_of(const Party *party, const char *name)
+{
+	return node_below(party, name ? path_of(name) : NULL);
+}
+
+void
+delete_by_hand(const char *path)
+{
+	if (fake_tree_delete(path) != ZKL_RC_OK)
+		ok(false, "another client deletes \"%s\"", path);
 }
 
 const char *

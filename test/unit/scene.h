@@ -129,6 +129,12 @@ extern int	nodes_of(const Party *party, const char *name);
 extern const char *path_of(const char *name);
 extern const char *node_of(const Party *party, const char *name);
 
+/* The same for any parent, or for any node (NULL); "": there is none. */
+extern const char *node_below(const Party *party, const char *parent);
+
+/* Another client deletes the node; it is an error if that fails. */
+extern void delete_by_hand(const char *path);
+
 /* A path below a semaphore's; static memory. */
 extern const char *pool_of(const char *name, const char *below);
 

@@ -32,28 +32,6 @@ static const Play plays[] = {
 	" A is pending"},
 };
 
-/* Another client deletes the party's node of "a". */
-static void
-delete_node(const Party *party)
-{
-	char		node[256];
-
-	snprintf(node, sizeof(node), "%s", node_of(party, "a"));
-	is_int(fake_tree_delete(node), ZKL_RC_OK, "(another client deletes the node)");
-}
-
-/* Deletes the session's node below a path. */
-static void
-wipe(const Party *party, const char *parent)
-{
-	char		path[256] = "";
-
-	for (FakeNode *node = fake_tree_first(); node; node = node->next)
-		if (fake_tree_child(node->path, parent) && node->owner == fake_session_id(party->client))
-			snprintf(path, sizeof(path), "%s", node->path);
-	is_int(fake_tree_delete(path), ZKL_RC_OK, "(another client deletes %s)", path);
-}
-
 /*
  * A waits with a permit node; its connection is lost; C releases; then both nodes of A are
  * deleted, and B has the permit.  A's next server has not seen the deletes.
@@ -62,8 +40,6 @@ static void
 test_permit(void)
 {
 	Ask		   *ask;
-	char		leases[128];
-	char		queue[128];
 
 	scene_begin(3);
 	permit_now(C, "s", 1);
@@ -73,10 +49,8 @@ test_permit(void)
 	fake_run_all();
 	release_permit(C, "s");
 	fake_run_all();
-	snprintf(leases, sizeof(leases), "%s", pool_of("s", "/leases"));
-	snprintf(queue, sizeof(queue), "%s", pool_of("s", "/locks"));
-	wipe(A, queue);
-	wipe(A, leases);
+	delete_by_hand(node_below(A, pool_of("s", "/locks")));
+	delete_by_hand(node_below(A, pool_of("s", "/leases")));
 	fake_run_all();
 	is_int(permit_now(B, "s", 1)->status, ZKL_OK, "B has the only permit");
 	fake_lag(A->client, true);
@@ -130,7 +104,7 @@ test_late(bool elided, int n)
 			;
 	is_int(ask->status, ZKL_PENDING, "a late answer grants nothing (sent: %s, %d proofs)", fake_trace(A->client),
 		   fake_proofs(A->client));
-	delete_node(A);
+	delete_by_hand(node_of(A, "a"));
 	forget(lock_now(B, "a", X));
 	fake_run_all();
 	is_int(mode_of(A, "a") == X && mode_of(B, "a") == X, false, "not both have the lock");
@@ -163,7 +137,7 @@ test_anchor(void)
 	is_int(u->status, ZKL_PENDING, "U waits for C");
 	fake_disconnect(U->client);
 	fake_run_all();
-	is_int(fake_tree_delete(node), ZKL_RC_OK, "(another client deletes U's reader node)");
+	delete_by_hand(node);
 	fake_run_all();
 	is_int(mode_of(W, "a"), X, "W has the lock");
 	release_all(C);
@@ -208,17 +182,15 @@ static void
 test_upgrade(void)
 {
 	Ask		   *ask;
-	char		node[256];
 
 	scene_begin(2);
 	lock_now(A, "a", S);
-	snprintf(node, sizeof(node), "%s", node_of(A, "a"));
-	is_int(fake_tree_delete(node), ZKL_RC_OK, "(another client deletes the reader node)");
+	delete_by_hand(node_of(A, "a"));
 	forget(lock_now(B, "a", X));
 	is_int(mode_of(B, "a"), X, "another session has the lock meanwhile");
 	release_all(B);
 	fake_run_all();
-	is_int(fake_tree_delete(path_of("a")), ZKL_RC_OK, "(the empty queue is deleted)");
+	delete_by_hand(path_of("a"));
 	ask = lock_now(A, "a", X);
 	is_int(ask->status, ZKL_LOCK_LOST, "an upgrade whose node has number 0 needs its reader node");
 	scene_end(NULL);
@@ -258,7 +230,6 @@ test_throttled_array(bool holds)
 {
 	Ask		   *ask;
 	int64_t		from;
-	char		node[256];
 
 	scene_begin(2);
 	ask_all(B, 2, ab, xx, false);
@@ -273,8 +244,7 @@ test_throttled_array(bool holds)
 	fake_fault(A->client, 4, FAULT_THROTTLE);
 	fake_run_all();
 	is_int(ask->status, ZKL_PENDING, "the czxid is not known yet");
-	snprintf(node, sizeof(node), "%s", node_of(A, "b"));
-	is_int(fake_tree_delete(node), ZKL_RC_OK, "(another client deletes the node)");
+	delete_by_hand(node_of(A, "b"));
 	is_int(lock_now(B, "b", X)->status, ZKL_OK, "B has b");
 	for (int i = 0; i < 10 && fake_now() - from < 2 * SCENE_TIMEOUT_MS / 6; i++)
 	{

@@ -79,10 +79,7 @@ is_lost(void)
 static void
 remove_by_hand(void)
 {
-	char		path[256];
-
-	strcpy(path, node_of(A, "a"));
-	fake_tree_delete(path);
+	delete_by_hand(node_of(A, "a"));
 	fake_run_all();
 }
 
@@ -158,10 +155,7 @@ release_requested(void)
 static void
 revoke(void)
 {
-	char		path[256];
-
-	strcpy(path, node_of(A, "a"));
-	fake_tree_set(path, REVOKE);
+	fake_tree_set(node_of(A, "a"), REVOKE);
 }
 
 static bool
@@ -325,12 +319,7 @@ test_permit(void)
 	scene_begin(1);
 	forget(permit_now(A, "s", 1));
 	fake_advance(T);
-	for (FakeNode *node = fake_tree_first(); node; node = node->next)
-		if (fake_tree_child(node->path, pool_of("s", "/leases")))
-		{
-			fake_tree_set(node->path, REVOKE);
-			break;
-		}
+	fake_tree_set(node_below(A, pool_of("s", "/leases")), REVOKE);
 	fake_run_all();
 	is_int(fake_n_traced(A->client, 'u'), 0, "the holder of a permit leaves the data of its node as they are");
 	is_int(revocations_reported, 0, "a request to release a permit is not reported");

@@ -150,12 +150,9 @@ two_upgraders(bool writer_waits)
 static void
 test_anchor_deleted(void)
 {
-	char		path[256];
-
 	scene_begin(3);
 	forget(lock_now(A, "a", S));
-	strcpy(path, node_of(A, "a"));
-	fake_tree_delete(path);
+	delete_by_hand(node_of(A, "a"));
 	lock_now(B, "a", X);
 	Ask		   *a = lock_now(A, "a", X);
 

@@ -26,17 +26,6 @@ queue(void)
 	return pool_of("s", "/locks");
 }
 
-/* Returns the party's node below a path, or NULL. */
-static FakeNode *
-find_node(const Party *party, const char *parent)
-{
-	for (FakeNode *node = fake_tree_first(); node; node = node->next)
-		if (fake_tree_child(node->path, parent) && node->owner != 0 &&
-			(party == NULL || node->owner == fake_session_id(party->client)))
-			return node;
-	return NULL;
-}
-
 static int
 count_nodes(const char *parent)
 {
@@ -45,16 +34,6 @@ count_nodes(const char *parent)
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
 		n += fake_tree_child(node->path, parent) && node->owner != 0;
 	return n;
-}
-
-static void
-remove_node(const FakeNode *node)
-{
-	char		path[256];
-
-	snprintf(path, sizeof(path), "%s", node ? node->path : "");
-	fake_tree_delete(path);
-	fake_run_all();
 }
 
 /* Another program's semaphore, with these data. */
@@ -121,7 +100,7 @@ act_make(const Step *step)
 static void
 act_wipe(const Step *step)
 {
-	remove_node(find_node(step->party, step->argument[1] == 'o' ? queue() : permits()));
+	delete_by_hand(node_below(step->party, step->argument[1] == 'o' ? queue() : permits()));
 }
 
 static void
@@ -202,10 +181,10 @@ test_nodes(void)
 	is_int(count_nodes(queue()), 0, "the mutex of the queue is released");
 	is_str(data_of(pool_of("s", "")), "7", "the capacity is in the data of the semaphore's znode");
 	ok(fake_tree_find(pool_of("s", ""))->container, "the semaphore's znode is a container");
-	name = find_node(A, permits())->path + strlen(permits()) + 1;
+	name = node_below(A, permits()) + strlen(permits()) + 1;
 	ok(strncmp(name, "_c_", 3) == 0 && strncmp(name + 39, "-lease-", 7) == 0 &&
 	   strlen(name) == 56, "the name is Curator's: %s", name);
-	is_str(data_of(find_node(A, permits())->path), "party 0", "the node's data name the session");
+	is_str(data_of(node_below(A, permits())), "party 0", "the node's data name the session");
 	release_all(A);
 	fake_run_all();
 	is_int(nodes_of(NULL, NULL), 0, "a release leaves no node");
@@ -270,10 +249,12 @@ test_removed_nodes(void)
 	status_of_another(A, 1);
 	b = permit_now(B, "s", 1);
 	c = permit_now(C, "s", 1);
-	remove_node(find_node(B, permits()));
+	delete_by_hand(node_below(B, permits()));
+	fake_run_all();
 	is_int(b->status, ZKL_PENDING, "a waiter whose permit node is removed still waits");
 	is_int(count_nodes(permits()), 2, "the waiter creates another permit node");
-	remove_node(find_node(C, queue()));
+	delete_by_hand(node_below(C, queue()));
+	fake_run_all();
 	fake_advance(1500);
 	is_int(count_nodes(queue()), 2, "a waiter whose queue node is removed creates another one");
 	release_all(A);
@@ -282,7 +263,8 @@ test_removed_nodes(void)
 	is_int(objections(), 0, "only one of the waiters gets the permit");
 	fake_advance(1500);
 	holder = b->status == ZKL_OK ? B : C;
-	remove_node(find_node(holder, permits()));
+	delete_by_hand(node_below(holder, permits()));
+	fake_run_all();
 	is_int(lost_of(holder), 1, "a permit whose node is removed is lost");
 	is_int((b->status == ZKL_OK) + (c->status == ZKL_OK), 2, "the other waiter gets the lost permit");
 	scene_end(NULL);			/* it is random which session detects this first */

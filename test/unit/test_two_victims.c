@@ -118,17 +118,9 @@ test_two_verdicts(void)
 static void
 test_deleted_node(const Party *owner, const char *what)
 {
-	const FakeNode *node;
-
 	begin_claim();
 	owner_goes_on(B, 10, NULL);
-	node = fake_tree_first();
-	while (node && !(fake_tree_child(node->path, SCENE_LOCKS "/x") &&
-					 node->owner == fake_session_id(owner->client)))
-		node = node->next;
-	ok(node != NULL, "%s exists", what);
-	if (node)
-		fake_tree_delete(node->path);
+	delete_by_hand(node_of(owner, "x"));
 	ok(!owner_goes_on(A, 20, NULL), "%s is deleted after the last answer: no victim", what);
 	scene_end(NULL);
 }
