@@ -15,7 +15,7 @@
 #define S ZKL_MODE_SHARED
 #define NONE ZKL_MODE_NONE
 
-static const PlayVerb none[] = {{NULL}};
+static const PlayVerb none[] = {{.word = NULL}};
 
 const PlayVerb *play_verbs = none;
 
@@ -367,7 +367,7 @@ static const PlayVerb actions[] = {
 	{"reap", .act = reap},
 	{"number", .act = set_number},
 	{"until", .act = run_until},
-	{NULL}
+	{.word = NULL}
 };
 
 

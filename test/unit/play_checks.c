@@ -250,5 +250,5 @@ const PlayVerb play_checks[] = {
 	{"data", .find = find_data},
 	{"permits", .find = find_permits},
 	{"word", .find = find_word},
-	{NULL}
+	{.word = NULL}
 };

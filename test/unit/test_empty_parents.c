@@ -32,7 +32,7 @@ find_parents(const Step *step, char *found)
 /* "parents 3", of all: how many znodes of locks and semaphores there are. */
 static const PlayVerb parent_verbs[] = {
 	{"parents", .find = find_parents},
-	{NULL}
+	{.word = NULL}
 };
 
 static const Play plays[] = {

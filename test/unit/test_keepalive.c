@@ -24,7 +24,7 @@ find_timer(const Step *step, char *found)
 /* "timer 0": when is the session's timer due?  0: there is none. */
 static const PlayVerb timer_verbs[] = {
 	{"timer", .find = find_timer},
-	{NULL}
+	{.word = NULL}
 };
 
 static const Play plays[] = {

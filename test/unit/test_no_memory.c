@@ -56,7 +56,7 @@ find_attempt(const Step *step, char *found)
 static const PlayVerb memory_verbs[] = {
 	{"exhaust", .act = exhaust},
 	{"failed", .find = find_attempt},
-	{NULL}
+	{.word = NULL}
 };
 
 #define KEPT "A keep, A lock, A release, "

@@ -130,7 +130,7 @@ static const PlayVerb permit_verbs[] = {
 	{"capacity", .find = find_capacity},
 	{"leases", .find = find_leases},
 	{"queue", .find = find_queue},
-	{NULL}
+	{.word = NULL}
 };
 
 static const Play plays[] = {

@@ -45,7 +45,7 @@ deny_reader(const Step *step)
 /* "denyreader": an ACL refuses the name that the party's writer node would get by a downgrade. */
 static const PlayVerb reader_verbs[] = {
 	{"denyreader", .act = deny_reader},
-	{NULL}
+	{.word = NULL}
 };
 
 static const Play plays[] = {

@@ -147,5 +147,5 @@ const PlayVerb deadlock_verbs[] = {
 	{"publish", .act = publish_wait},
 	{"reports", .find = find_reports},
 	{"victim", .find = find_victim},
-	{NULL}
+	{.word = NULL}
 };
