@@ -3,13 +3,13 @@
  * play.h
  *		Scenes written as texts: sessions act, and checks follow.
  *
- * A text is a list of steps, separated by commas.  A step is a party (A to D, or "all"
- * for a check of nodes) and a verb.
+ * A text is a list of steps, separated by commas.  A step is a party (A to D, or "all",
+ * also where no party acts) and a verb, mostly with an argument.
  *
  * Actions; the names of locks have one letter, and "a" may be left out:
  *
  *		lock abc			requests these locks in one request
- *		share, try, tryshare	the same for sharing; non-blocking attempts
+ *		share, try, tryshare		the same for sharing; non-blocking attempts
  *		permit s3, trypermit	requests a permit of this semaphore of capacity 3, or else PLAY_SIZE
  *		giveback s			releases a permit
  *		giveup				ends the party's last request
@@ -37,10 +37,10 @@
  *		until u				the party's operations, up to the first of this kind (as in "sends"), get
  *							to the server, and the last answers do not arrive yet
  *		revoke a			another client sets the data of the party's node to __REVOKE__
+ *		write x				... of its node of "a" to x
  *		deny /a, denyread /a, denyexactly /a	(of all) an ACL forbids to create and delete nodes at or below this
  *							path; to read this node; to create it; without a path no more
  *		reap				(of all) the server deletes empty containers
- *		write x				... to x, that of "a"
  *		foreign				another program's writer waits for "a" in the party's session; "foreign
  *							bit": its name has the mark of a node that may be kept
  *
@@ -50,7 +50,7 @@
  * Checks:
  *
  *		has X, has S0 ab	the modes of these locks; 0: not held; x, s: lost
- *		is pending			the last request: or ok, busy, deadlock, and others (play.c)
+ *		is pending			the last request: or ok, busy, deadlock, and others (play_checks.c)
  *		asks yes			has the request, which waits, asked whom it waits for?
  *		confirmed ok		the confirmation, in the same words
  *		state expired		the session: or connecting, connected, suspended, refused

@@ -2,8 +2,8 @@
  *
  * test_deadlock_schedules.c
  *		Schedules in which a simpler protocol would raise a false deadlock, miss a
- *		deadlock, or choose two victims.  The numbers are those of the design page; 1 to 5 and
- *		8 are scenes of test_deadlock.c.
+ *		deadlock, or choose two victims; those without a certain order of answers are scenes
+ *		of test_deadlock.c.
  *
  *-------------------------------------------------------------------------
  */
