@@ -17,7 +17,7 @@
 #include "victims.h"
 
 /*
- * 6 and 7: answers that prove nothing
+ * Answers that prove nothing
  */
 
 /*
@@ -79,10 +79,10 @@ test_late_write(void)
 	wait_locally(L, NULL);
 	v_rings();
 	fake_step(M->client);
-	ok(!v_gives_verdict(), "6: a report that was decided before the ring and written after it is no answer");
+	ok(!v_gives_verdict(), "a report that was decided before the ring and written after it is no answer");
 	owner_goes_on(M, 20, NULL);
-	ok(!v_gives_verdict(), "6: the answer shows that the local wait has ended");
-	has_no_victim("6, a local wait that ended before the ring");
+	ok(!v_gives_verdict(), "the answer shows that the local wait has ended");
+	has_no_victim("a local wait that ended before the ring");
 }
 
 /* Somebody rings; M reads its bell while L stops waiting and V rings. */
@@ -95,7 +95,7 @@ test_look_before_bell(void)
 		;
 	zkl_session_receive(M->session);
 	(void) publish(M);
-	ok(owner_is_in_step(M), "6: a member reads its bell");
+	ok(owner_is_in_step(M), "a member reads its bell");
 	wait_locally(L, NULL);
 	v_rings();
 	while (owner_is_in_step(M)) /* until it has answered; later it looks again */
@@ -104,8 +104,8 @@ test_look_before_bell(void)
 			;
 		(void) publish(M);
 	}
-	ok(!v_gives_verdict(), "6: what a member saw before it read its bell is no answer");
-	has_no_victim("6, a local wait that ended while the bell was read");
+	ok(!v_gives_verdict(), "what a member saw before it read its bell is no answer");
+	has_no_victim("a local wait that ended while the bell was read");
 }
 
 static void
@@ -116,8 +116,8 @@ test_path(void)
 	v_rings();
 	wait_locally(P, M);
 	owner_goes_on(M, 20, NULL);
-	ok(!v_gives_verdict(), "7: a wait on the way that has ended and begun again is another one");
-	has_one_victim("7, the same sessions wait again", "AB");
+	ok(!v_gives_verdict(), "a wait on the way that has ended and begun again is another one");
+	has_one_victim("the same sessions wait again", "AB");
 }
 
 /* L waits locally for V itself, which is the claimant, and stops before the verdict. */
@@ -140,13 +140,13 @@ test_own_server(void)
 	while (fake_step(M->client))
 		;
 	wait_locally(L, NULL);
-	ok(!v_gives_verdict(), "7: the claimant looks at its own server last");
+	ok(!v_gives_verdict(), "the claimant looks at its own server last");
 	scene_end(NULL);
 }
 
 
 /*
- * 9: several deadlocks
+ * Several deadlocks
  */
 
 static void
@@ -156,7 +156,7 @@ test_several_cycles(void)
 				  " A lock b, B lock a, C lock d, D lock c, E lock f, F lock e");
 	publish_all();
 	publish_all();
-	is_int((int64_t) strlen(victims_are()), 3, "9: three cycles at once have three victims: %s", victims_are());
+	is_int((int64_t) strlen(victims_are()), 3, "three cycles at once have three victims: %s", victims_are());
 	scene_end(NULL);
 }
 
@@ -176,21 +176,21 @@ test_shared_member(void)
 
 			if (deadlock == NULL)
 				continue;
-			ok(is_truly_deadlocked(&parties[i]), "9: a victim is in a deadlock");
+			ok(is_truly_deadlocked(&parties[i]), "a victim is in a deadlock");
 			n = i == 5 ? 5 : n + 1;
 			end_transaction(&parties[i]);
 		}
 		fake_run_all();
 		fake_advance(50);
 	}
-	is_int(n, 5, "9: five cycles with a common member end, within ten seconds");
-	ok(scene_settles() && reported_by(NULL) == 0, "9: nothing is left of five cycles");
+	is_int(n, 5, "five cycles with a common member end, within ten seconds");
+	ok(scene_settles() && reported_by(NULL) == 0, "nothing is left of five cycles");
 	scene_end(NULL);
 }
 
 
 /*
- * 10: forged reports; many permits are in test_deadlock.c
+ * Forged reports; many permits are in test_deadlock.c
  */
 
 static void
@@ -226,7 +226,7 @@ test_forged(void)
 	}
 	forge(0x78, "waits", 5);
 	lock_now(&parties[1], "a", X);
-	has_one_victim("10, beside forged reports", "AB");
+	has_one_victim("beside forged reports", "AB");
 	zkl__scratch_free(&scratch);
 	free(large);
 }
