@@ -58,20 +58,21 @@ any_is_deadlocked(void)
 	return false;
 }
 
-/* Returns what is wrong, or NULL. */
+/* Returns what is wrong, or NULL.  A victim is found in the first round, and is the only one in the second. */
 static const char *
 problem(const char *allowed)
 {
 	const char *victims;
+	bool		is_late;
 
 	publish_all();
-	if (strcmp(allowed, "none") == 0)
-		publish_all();
+	is_late = victims_are()[0] == '\0';
+	publish_all();
 	victims = victims_are();
 	if (strcmp(allowed, "none") == 0)
 		return victims[0] || any_is_deadlocked() ? "a deadlock" : NULL;
-	if (strlen(victims) != 1 || strchr(allowed, victims[0]) == NULL)
-		return victims[0] ? victims : "none";
+	if (is_late || strlen(victims) != 1 || strchr(allowed, victims[0]) == NULL)
+		return is_late ? "none, or late" : victims;
 	end_transaction(&parties[victims[0] - 'A']);
 	fake_run_all();
 	if (any_is_deadlocked())
