@@ -73,7 +73,7 @@ zkl__next_below(const ZklNode *node)
 static int64_t *
 asked_ms(const ZklSession *session, const char *lock_path)
 {
-	return &zkl__parts(session)->asked_ms[zkl_hash(ZKL_HASH, lock_path, strlen(lock_path)) % N_ASKED_TIMES];
+	return &zkl__parts(session)->asked_ms[zkl_hash(ZKL_HASH, lock_path, strlen(lock_path)) % ZKL_ASKED_TIMES];
 }
 
 bool

@@ -318,7 +318,6 @@ keepalive_due_ms(const ZklSession *session, const ZklCall *call)
 {
 	int64_t		since_ms = call->submitted_ms > session->answered_ms ? call->submitted_ms
 		: session->answered_ms;
-
 	int64_t		pause_ms = session->keepalive_ms - since_ms;
 	int64_t		longest_ms = session->connection.session_timeout_ms / 4;
 

@@ -108,7 +108,7 @@ extern void zkl__on_free(ZklSession *session);
 /* A session has at most some thousand nodes. */
 #define ZKL_PATH_BUCKETS 1024
 
-#define N_ASKED_TIMES 64
+#define ZKL_ASKED_TIMES 64
 #define ZKL_LAST_GRANTS 4096
 
 /* What the higher layers keep about a session; each group belongs to one file. */
@@ -121,7 +121,7 @@ typedef struct ZklParts
 	uint32_t	guid_counter;
 	ZklNode    *by_path[ZKL_PATH_BUCKETS];	/* hash table by lock_path */
 
-	int64_t		asked_ms[N_ASKED_TIMES];	/* by a hash of lock_path: the last request, or 0 */
+	int64_t		asked_ms[ZKL_ASKED_TIMES];	/* by a hash of lock_path: the last request, or 0 */
 
 	int			leave_depth;	/* calls of zkl__leave_begin() without zkl__leave_end() */
 	int			n_put_off;
