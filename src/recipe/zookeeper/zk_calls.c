@@ -482,3 +482,10 @@ zkl_zk_send_all_io(ZklClient *client)
 	}
 	return any;
 }
+
+bool
+zkl_zk_is_late(const ZklClient *client, int64_t now)
+{
+	return zoo_state(client->zh) == ZOO_CONNECTED_STATE &&
+		now - client->due_ms > zoo_recv_timeout(client->zh) / 12;
+}

@@ -339,13 +339,12 @@ send_all(ZklClient *client)
 static void
 end_if_late(ZklClient *client, int64_t now)
 {
-	int64_t		late_ms = now - client->due_ms;
 	char		line[128];
 
-	if (late_ms <= zoo_recv_timeout(client->zh) / 12 || zoo_state(client->zh) != ZOO_CONNECTED_STATE)
+	if (!zkl_zk_is_late(client, now))
 		return;
 	snprintf(line, sizeof(line), ":ZOO_WARN@this process was %lld ms late with a heartbeat and connects again",
-			 (long long) late_ms);
+			 (long long) (now - client->due_ms));
 	zkl_zk_log_io(line);
 	client->connected_ms = 0;	/* no pause follows */
 	zkl_peek_abort(client->fd);

@@ -172,6 +172,9 @@ extern ZklSubmission *zkl_zk_take_first(ZklClient *client);
  */
 extern bool zkl_zk_send_all_io(ZklClient *client);
 
+/* zk_calls.c, with the library's mutex held: is the heartbeat later than the lease allows? */
+extern bool zkl_zk_is_late(const ZklClient *client, int64_t now);
+
 /* zk_calls.c: the watcher of all watches. */
 extern void zkl_zk_watched_io(zhandle_t *zh, int type, int state, const char *path,
 							  void *client);

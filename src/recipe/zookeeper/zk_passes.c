@@ -272,9 +272,8 @@ go_on(ZklClient *client)
 	if (client->phase == PHASE_OPEN)
 		zkl_zk_flush_out(client);
 	due_ms = now + (int64_t) due.tv_sec * 1000 + due.tv_usec / 1000 + 1;
-	/* A ping that was late is no heartbeat in time: the next answer is not trusted. */
-	if (zoo_state(client->zh) == ZOO_CONNECTED_STATE &&
-		zkl_io_thread_now() - client->due_ms <= zoo_recv_timeout(client->zh) / 12)
+	/* If a ping was sent late, end_if_late() still finds that. */
+	if (!zkl_zk_is_late(client, zkl_io_thread_now()))
 		client->due_ms = due_ms;
 	if (client->phase == PHASE_NONE || zoo_state(client->zh) == ZOO_CONNECTED_STATE)
 		return due_ms;
