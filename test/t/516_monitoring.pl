@@ -119,8 +119,8 @@ sub metric_becomes
 }
 
 my $s = session($node);
-$s->query_ok("SELECT zk_lock('seen')");
-metric_becomes('sql_zklock_queues/holders', 1, 'a held lock is counted');
+$s->query_ok("SELECT zk_lock('seen'), zk_lock('monitoring:another server')");
+metric_becomes('sql_zklock_queues/holders', 1, 'a held lock is counted, and the lock of a probe is not');
 metric_becomes('sql_zklock_probe/acquired', 1, 'the probe acquires its lock');
 {
 	my (%configured, @missing, @failed);
