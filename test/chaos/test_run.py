@@ -60,6 +60,8 @@ def main():
         print(f"{'not ok' if wrong else 'ok'} {number} - {name}")
         for text in wrong:
             print(f"#   {text}")
+        for text in wrong[:3]:      # also where the lines above are not shown
+            print(f"not ok {number} - {name}: {text}", file=sys.stderr)
     return any(wrong for _, wrong in results)
 
 
