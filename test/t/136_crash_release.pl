@@ -145,7 +145,7 @@ for my $n (1 .. 2)
 	my $s = holder();
 	$here->stop('immediate');
 	open my $file, '<', "$directory/zklock_sessions" or die "cannot open the file: $!";
-	flock $file, LOCK_EX | LOCK_NB or die "cannot lock the file: $!";
+	wait_until("the end of the server's processes", sub { flock $file, LOCK_EX | LOCK_NB });
 	$here->start;
 	wait_until('the worker', sub { worker() });
 	still_held('a process is left');
