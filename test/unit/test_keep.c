@@ -58,6 +58,8 @@ static const Play plays[] = {
 	{"at the session's limit a new lock is granted, for which what was kept first is given up, and no other",
 	"A join nodes=2, A keep, A lock, A release, A pass 10, A lock b, A release, A lock c, A has X c, A word -, A nodes 2"},
 
+	{"... and a permit likewise", "A join nodes=2, A keep, A lock, A release, A lock b, A release, A permit s3, A is ok"},
+
 	/* another mode, and arrays */
 	{"another mode deletes the kept node first", "A keep, A share, A release, A lock, A has X, A nodes 1"},
 	{"... also the weaker one", "A keep, A lock, A release, A share, A has S, A nodes 1"},

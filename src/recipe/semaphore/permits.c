@@ -57,6 +57,8 @@ has_room_for_permit(const ZklRequest *request)
 static void
 start_permit(ZklRequest *request)
 {
+	while (!has_room_for_permit(request) && zkl__kept_leave_oldest(request->session))
+		;
 	if (!has_room_for_permit(request))
 		zkl__request_fail(request, ZKL_TOO_MANY, -1, 0);
 	else if (!zkl__request_add_node(request, 0, request->permit->queue_path, ZKL_MODE_EXCLUSIVE, NULL))
