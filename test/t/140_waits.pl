@@ -104,6 +104,28 @@ $s->query("SELECT zk_acquire('permit', 1)");
 is($s->sqlstate, '55P03', 'a wait for a permit: lock_timeout ends it');
 names_the_lock('a wait for a permit', 'acquire a permit of semaphore "permit"');
 $local_holder->quit;
+
+# lock_timeout counts for a call with several names as a whole: it ends before a call that has
+# waited for the second name for longer, but began later.
+{
+	my ($one, $two, $later) = map { session($here) } 1 .. 3;
+	$one->query_ok("SELECT zk_lock('a')");
+	$two->query_ok("SELECT zk_lock('b')");
+	$_->query_ok("SET lock_timeout = '3s'") for $s, $later;
+	$s->query_async("SELECT zk_lock_all('{a,b}')");
+	wait_blocked_locally($s);
+	$one->query_ok('SELECT pg_sleep(1)');
+	$later->query_async("SELECT zk_lock('b')");
+	wait_blocked_locally($later);
+	$one->query_ok('SELECT zk_unlock_all()');
+	$later->wait_result;
+	is($later->sqlstate, '55P03', 'lock_timeout ends a wait that began later');
+	ok($s->finished, '... and has ended the one for several names, which began before');
+	$s->wait_result;
+	is($s->sqlstate, '55P03', '... with the same error');
+	names_the_lock('a wait for the second name', 'lock "b"');
+	$_->quit for $one, $two, $later;
+}
 $s->reconnect('zklock.connect_string' => '127.0.0.1:' . free_port(), 'zklock.connect_timeout' => '300ms');
 $s->query("SELECT zk_lock('x')");
 is($s->sqlstate, '08001', 'a wait for a connection is not one for a lock: connect_timeout ends it');

@@ -137,8 +137,9 @@ SQL
 	$s->quit;
 }
 
-# A session that releases the lost lock gets no error. A lock that has been held for a
-# moment is watched. When the watch fires, the session sends another request.
+# A statement that releases the lost lock gets no error, but the commit of what has been read
+# under the lock is refused. A lock that has been held for a moment is watched. When the watch
+# fires, the session sends another request.
 for my $command ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 {
 	my $s = session($node);
@@ -150,8 +151,12 @@ for my $command ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	wait_until('the watch', sub { requests_of($zk, $id) >= $requests + 1 });
 	remove_by_hand('unneeded');
 	wait_until('the request after the watch has fired', sub { requests_of($zk, $id) >= $requests + 2 });
+	$node->safe_psql('postgres', 'SELECT zk_stat_reset()');
 	works($s, $command, '', "$command releases a lost lock without an error");
 	works($s, 'SELECT 1', '1', 'the loss is not reported afterwards');
+	is($node->safe_psql('postgres', 'SELECT locks_lost FROM zk_stat'), '1', '... but counted');
+	fails_with($s, 'COMMIT', '40001', '... and the commit is refused', like => qr/Affected: "unneeded"/)
+		if $command =~ /TO/;
 	$s->quit;
 }
 

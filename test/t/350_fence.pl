@@ -175,6 +175,18 @@ for my $time ('once', 'twice')
 		"a|7\nb|7\nc|8", 'of two tokens the greater one is kept');
 }
 
+# A fence waits for the end of the transaction that has fenced before. The error names the lock.
+{
+	my ($first, $second) = map { session($node, dbname => 'owned') } 1 .. 2;
+	$first->query_ok("SELECT zk_lock('awaited')");
+	$first->query_ok("BEGIN; SELECT zk_fence('awaited'), zk_unlock('awaited')");
+	$second->query_ok("SET lock_timeout = '100ms'; SELECT zk_lock('awaited')");
+	fails_with($second, "SELECT zk_fence('awaited')", '55P03', 'lock_timeout ends the wait of a fence',
+		hint => 0, like => qr/while trying to fence lock "awaited"/);
+	$first->query_ok('ROLLBACK');
+	$_->quit for $first, $second;
+}
+
 # Old rows are removed only if no session is left that could have a smaller token.
 {
 	my $vacuum = q(SELECT zk_fence_vacuum('0'));

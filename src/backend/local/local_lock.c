@@ -159,7 +159,8 @@ zklock_local_is_held(uint64 key)
 }
 
 bool
-zklock_local_acquire(uint64 key, ZklMode mode, int64 timeout_ms, bool *waited)
+zklock_local_acquire(uint64 key, const char *display, ZklMode mode, int64 timeout_ms,
+					 const char **waited_for)
 {
 	LOCKTAG		tag;
 
@@ -176,7 +177,7 @@ zklock_local_acquire(uint64 key, ZklMode mode, int64 timeout_ms, bool *waited)
 		return true;
 	if (timeout_ms == 0)
 		return false;
-	*waited = true;
+	*waited_for = display;
 
 	/* If the user's lock_timeout ends first, its error is the right one. */
 	if (LockTimeout > 0 && LockTimeout <= timeout_ms)

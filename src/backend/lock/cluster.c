@@ -41,9 +41,13 @@ is_answered(void *arg, int64 *check_again)
 static bool
 await_answers(ZklockReader *reader)
 {
+	ErrorContextCallback context = {error_context_stack, zklock_name_action,
+	unconstify(ZklockAction *, reader->action)};
 	ZklBatchInfo info;
 
+	error_context_stack = &context;
 	zklock_wait(reader->session, is_answered, reader);
+	error_context_stack = context.previous;
 	info = zkl_batch_info(reader->batch);
 	switch (info.status)
 	{

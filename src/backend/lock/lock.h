@@ -132,19 +132,25 @@ extern void zklock_settle_every(void);
 /* Releases only the local lock, of a lost lock whose counts stay until that is reported. */
 extern void zklock_release_locally(ZklockHold *hold);
 
-/* Releases the transaction-level counts of this nest level and deeper. */
-extern void zklock_release_levels(int level);
-
 /* Passes the counts of a committed subtransaction of this nest level to its parent. */
 extern void zklock_inherit_level(int level);
+
+/* Is the hold lost, and not reported yet? */
+extern bool zklock_is_lost(const ZklockHold *hold);
 
 /* Removes a lost lock from the hold table, at every level. */
 extern void zklock_lose(ZklockHold *hold);
 
 
 /*
- * Releases session-level locks and permits (release.c)
+ * Releases locks and permits of the session, and of transactions that end (release.c)
  */
+
+/*
+ * Releases the transaction-level counts of this nest level and deeper; see zklock_note_release()
+ * for those of a subtransaction.  Neither throws nor waits.
+ */
+extern void zklock_release_levels(int level);
 
 /*
  * Releases one session-level count of each of these names that has one in this mode,
@@ -217,14 +223,15 @@ extern void zklock_check_commit(bool can_fail);
 extern void zklock_check_irreversible(void);
 
 /*
- * After the commit or prepare: logs and counts the locks that were lost since the check,
- * too late to refuse the commit.  Neither throws nor waits.
+ * After the commit or prepare: logs the locks that were lost since the check, too late to
+ * refuse the commit.  Neither throws nor waits.
  */
 extern void zklock_note_late_loss(void);
 
 /*
- * Called before a lock is released inside a transaction.  If it is uncertain whether it is
- * still held, the transaction must ask the ensemble at commit; an error then names it.
+ * Called before a lock is released inside a transaction, also by the rollback of a
+ * subtransaction.  If it is lost, the transaction cannot commit.  If it is uncertain whether it
+ * is still held, the transaction must ask the ensemble at commit; an error then names it.
  * Neither throws nor waits.
  */
 extern void zklock_note_release(const ZklockHold *released);

@@ -151,8 +151,8 @@ can_do_without(const ZklockHold *hold)
 }
 
 /*
- * Returns what is left of the timeout; after requeueing, also of lock_timeout, which
- * PostgreSQL would start from zero.
+ * Returns what is left of the timeout; if the call has waited already, also of lock_timeout,
+ * which PostgreSQL would start from zero.
  */
 static int64
 local_timeout(const LockAcquisition *a, bool *is_lock_timeout)
@@ -160,7 +160,7 @@ local_timeout(const LockAcquisition *a, bool *is_lock_timeout)
 	int64		left;
 
 	*is_lock_timeout = false;
-	if (!a->requeued)
+	if (a->timeout.waited_for == NULL)
 		return zklock_timeout_left(&a->timeout);
 	left = zklock_time_left(&a->timeout, is_lock_timeout);
 	return *is_lock_timeout ? Max(left, 1) : left;
@@ -175,8 +175,8 @@ wait_local(LockAcquisition *a, ZklockHold *hold, int64 timeout_ms, bool is_lock_
 	bool		acquired;
 
 	error_context_stack = &context;
-	acquired = zklock_local_acquire(hold->local_key, a->mode, timeout_ms,
-									&a->timeout.waited);
+	acquired = zklock_local_acquire(hold->local_key, hold->name.display, a->mode, timeout_ms,
+									&a->timeout.waited_for);
 	if (!acquired && is_lock_timeout)
 		zklock_raise_lock_timeout();
 	error_context_stack = context.previous;
@@ -279,18 +279,18 @@ prepare_holds(LockAcquisition *a)
  * for, so the data that this transaction reads next is older than the lock.
  */
 static void
-check_snapshot(const ZklockTimeout *timeout, const char *display)
+check_snapshot(const ZklockTimeout *timeout)
 {
 	int			level = zklock_stale_snapshot == ZKLOCK_STALE_SNAPSHOT_ERROR
 		? ERROR : WARNING;
 
-	if (!timeout->waited || zklock_stale_snapshot == ZKLOCK_STALE_SNAPSHOT_OFF ||
+	if (timeout->waited_for == NULL || zklock_stale_snapshot == ZKLOCK_STALE_SNAPSHOT_OFF ||
 		!IsolationUsesXactSnapshot() || !FirstSnapshotSet)
 		return;
 	ereport(level,
 			(errcode(level == ERROR ? ERRCODE_T_R_SERIALIZATION_FAILURE : ERRCODE_WARNING),
 			 errmsg("the snapshot of this transaction is older than its lock \"%s\"",
-					display),
+					timeout->waited_for),
 			 errdetail("The transaction waited for the lock after it had taken its snapshot; changes committed by the previous holder are not visible."),
 			 errhint("Acquire the lock before the transaction, use READ COMMITTED, or set zklock.stale_snapshot.")));
 }
@@ -366,7 +366,7 @@ acquire_both(LockAcquisition *a)
 		zklock_raise(ZKL_NOT_SUPPORTED, &action, 0);
 	if (!acquire_one_by_one(a, covered))
 		return false;
-	check_snapshot(&a->timeout, a->holds[0]->name.display);
+	check_snapshot(&a->timeout);
 	return true;
 }
 

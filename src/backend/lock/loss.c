@@ -328,7 +328,15 @@ zklock_note_release(const ZklockHold *released)
 	ZklSession *session = zklock_session_current();
 	ZklockNameList list = {0};
 
-	if (session == NULL || released->lock == NULL || zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
+	if (session == NULL || released->lock == NULL)
+		return;
+	if (zklock_is_lost(released))
+	{
+		zklock_list_hold(&list, released);
+		zklock_fail_transaction(&list);
+		return;
+	}
+	if (zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;
 	if (zklock_commit_check != ZKLOCK_COMMIT_CHECK_ALWAYS && zkl_session_lease_lasts(session, false))
 		return;
@@ -409,7 +417,6 @@ zklock_note_late_loss(void)
 {
 	ZklockNameList lost;
 	bool		session_lost;
-	dlist_iter	iter;
 
 	/* A loss in a command that cannot fail is reported by the next statement. */
 	if (!transaction.at_commit || !zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
@@ -424,14 +431,6 @@ zklock_note_late_loss(void)
 						   "locks %s were lost while a transaction that held them was being committed",
 						   lost.n, zklock_list_text(&lost)),
 			 errdetail("The loss was detected too late to refuse the commit.")));
-	dlist_foreach(iter, &zklock_holds)
-	{
-		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
-
-		/* Session-level locks are reported, and counted, by the next statement. */
-		if (hold->lost && hold->exclusive.session == 0 && hold->shared.session == 0)
-			zklock_count(ZKLOCK_STAT_LOCKS_LOST, 1);
-	}
 }
 
 void

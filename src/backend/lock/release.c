@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * release.c
- *		Releases session-level locks and permits.
+ *		Releases locks and permits of the session, and of transactions that end.
  *
  * Changes the counts, then settles the entries.  Nothing here waits for the network.
  *
@@ -130,4 +130,22 @@ zklock_release_permit(const ZklockName *name)
 	}
 	zklock_withdraw_requests();
 	return hold != NULL;
+}
+
+void
+zklock_release_levels(int level)
+{
+	dlist_iter	iter;
+
+	if (!zklock_holds_end_level(level))
+		return;
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		zklock_hold_forget_levels(hold, level);
+		if (level > 1 && zklock_hold_needed(hold) < hold->mode)
+			zklock_note_release(hold);
+	}
+	zklock_settle_every();
 }

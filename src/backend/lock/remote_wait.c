@@ -94,12 +94,14 @@ has_timed_out(const RemoteWait *w, const ZklRequestInfo *info, int64 now, int64 
 
 /* A non-blocking attempt never waits for a holder. */
 static void
-note_wait(ZklockTimeout *timeout, const ZklRequestInfo *info)
+note_wait(const RemoteWait *w, const ZklRequestInfo *info)
 {
-	if (timeout->timeout_ms == 0 && !info->is_permit)
+	ZklockTimeout *timeout = w->wait.timeout;
+
+	if (!info->was_blocked || (timeout->timeout_ms == 0 && !info->is_permit))
 		return;
-	timeout->waited = timeout->waited || info->was_blocked;
-	timeout->queued = timeout->queued || info->was_blocked;
+	timeout->waited_for = w->actions[Max(info->culprit, 0)].display;
+	timeout->queued = true;
 }
 
 /*
@@ -152,7 +154,7 @@ is_granted(void *arg, int64 *check_again)
 	if (status != ZKL_PENDING)
 		return true;
 	zkl_request_info(w->wait.request, &info);
-	note_wait(w->wait.timeout, &info);
+	note_wait(w, &info);
 	if (info.blocked)
 		zklock_wait_is_for(ZKLOCK_WAIT_LOCK);
 	if (w->wait.timeout->timeout_ms == 0 && has_timed_out(w, &info, now, check_again))
@@ -181,7 +183,7 @@ static void
 finish(RemoteWait *w, ZklRequestInfo *info)
 {
 	zkl_request_info(w->wait.request, info);
-	note_wait(w->wait.timeout, info);
+	note_wait(w, info);
 	zklock_end_long_wait(&w->wait);
 }
 

@@ -23,6 +23,14 @@ can_keep(const ZklockHold *hold, ZklMode needed)
 		!(hold->shared.local && zklock_local_has_waiters(hold->local_key, ZKL_MODE_SHARED));
 }
 
+/* Cheap, unless something is lost. */
+bool
+zklock_is_lost(const ZklockHold *hold)
+{
+	return zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && hold->lock != NULL &&
+		(zklock_session_is_lost(zklock_session_current()) || zkl_lock_is_lost(hold->lock));
+}
+
 static void
 settle_remote(ZklockHold *hold)
 {
@@ -34,6 +42,8 @@ settle_remote(ZklockHold *hold)
 	needed = zklock_hold_needed(hold);
 	if (needed >= hold->mode)
 		return;
+	if (needed == ZKL_MODE_NONE && zklock_is_lost(hold))
+		zklock_count(ZKLOCK_STAT_LOCKS_LOST, 1);
 	if (can_keep(hold, needed))
 		zkl_lock_keep(hold->lock, zklock_keep);
 	else
@@ -108,18 +118,6 @@ zklock_release_locally(ZklockHold *hold)
 		zklock_local_release(hold->local_key, ZKL_MODE_SHARED);
 	hold->exclusive.local = false;
 	hold->shared.local = false;
-}
-
-void
-zklock_release_levels(int level)
-{
-	dlist_iter	iter;
-
-	if (!zklock_holds_end_level(level))
-		return;
-	dlist_foreach(iter, &zklock_holds)
-		zklock_hold_forget_levels(dlist_container(ZklockHold, link, iter.cur), level);
-	zklock_settle_every();
 }
 
 void

@@ -341,7 +341,7 @@ zklock_count(ZklockStat stat, int64 n)
 static void
 count_wait(const ZklockTimeout *timeout)
 {
-	if (!timeout->waited)
+	if (timeout->waited_for == NULL)
 		return;
 	zklock_count(ZKLOCK_STAT_WAITS, 1);
 	zklock_count(ZKLOCK_STAT_WAIT_MS, zkl_now_ms() - timeout->started);
@@ -357,7 +357,7 @@ zklock_count_acquired(const ZklockTimeout *timeout, int n)
 void
 zklock_count_gave_up(const ZklockTimeout *timeout)
 {
-	if (timeout->waited)
+	if (timeout->waited_for)
 		zklock_count(ZKLOCK_STAT_TIMEOUTS, 1);
 	count_wait(timeout);
 }

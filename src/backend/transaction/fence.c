@@ -93,14 +93,18 @@ static bool own_write = false;
 
 /* Locks a name until the end of the transaction. */
 static void
-lock_name(const char *encoded, LOCKMODE mode)
+lock_name(const ZklockName *name, LOCKMODE mode)
 {
-	uint64		hash = zklock_name_hash(encoded, strlen(encoded));
+	ZklockAction action = {.format = "fence lock \"%s\"",.display = name->display};
+	ErrorContextCallback context = {error_context_stack, zklock_name_action, &action};
+	uint64		hash = zklock_name_hash(name->encoded, strlen(name->encoded));
 	LOCKTAG		tag;
 
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (hash >> 32),
 						 (uint32) hash, FENCE_LOCKTAG_FIELD4);
+	error_context_stack = &context;
 	(void) LockAcquire(&tag, mode, false, false);
+	error_context_stack = context.previous;
 }
 
 /*
@@ -246,7 +250,7 @@ zklock_fence(const ZklockName *name, Oid function)
 	if (exclusive)
 		PreventCommandIfReadOnly("zk_fence()");
 
-	lock_name(name->encoded, exclusive ? ExclusiveLock : ShareLock);
+	lock_name(name, exclusive ? ExclusiveLock : ShareLock);
 	fences = zklock_open_fences(function, exclusive ? RowExclusiveLock : RowShareLock);
 	values[COLUMN_TOKEN] = Int64GetDatum(hold->token);
 	(void) run(fences, exclusive ? &record_token : &read_row, values, &recorded);
@@ -269,7 +273,7 @@ zklock_fence_reset(const ZklockName *name, Oid function)
 	PreventCommandIfReadOnly("zk_fence_reset()");
 	if (name)
 	{
-		lock_name(name->encoded, ExclusiveLock);
+		lock_name(name, ExclusiveLock);
 		values[COLUMN_LOCK] = CStringGetTextDatum(name->encoded);
 	}
 	fences = zklock_open_fences(function, name ? RowExclusiveLock : ExclusiveLock);
@@ -345,12 +349,14 @@ static HeapTuple
 keep_on_insert(TriggerData *trigger)
 {
 	Datum	   *inserted = columns_of(trigger->tg_trigslot);
+	ZklockName	name = {0};
 	int64		recorded;
 
 	/* A NULL fails the table's constraints. */
 	if (inserted == NULL)
 		return trigger->tg_trigtuple;
-	lock_name(TextDatumGetCString(inserted[COLUMN_LOCK]), ExclusiveLock);
+	name.encoded = name.display = TextDatumGetCString(inserted[COLUMN_LOCK]);
+	lock_name(&name, ExclusiveLock);
 	if (run(trigger->tg_relation, &read_row, inserted, &recorded) == 0)
 		return trigger->tg_trigtuple;
 	if (recorded < DatumGetInt64(inserted[COLUMN_TOKEN]))
