@@ -34,6 +34,10 @@
 #define SILENT_LIMIT (5 * T / 12)	/* a client that was silent for longer reconnects */
 #endif
 
+#ifndef BACKED
+#define BACKED (5 * T / 24)	/* a write counts if another one, sent so long before, was answered */
+#endif
+
 #ifdef PROOFS
 #ifndef FULL
 #define FULL (2 * T / 3)	/* trust at most so long after a write */
@@ -58,6 +62,8 @@ byte submitted;			/* since the write in flight was submitted */
 byte confirmed = LEASE;		/* since the submission of the last confirmed write */
 bool writing;			/* a write is in flight */
 bool trusting;			/* a write has been confirmed */
+byte reached;			/* since the submission of the last answered write, or the handshake */
+bool backed;			/* the write in flight counts */
 #ifdef PROOFS
 byte trust;			/* how long what is held can be trusted */
 byte heard = UNHEARD;		/* since a settled write, */
@@ -70,17 +76,17 @@ inline renew() {
 	submitted = 0;
 #endif
 	if
-	:: submitted < T / 3 && trust < T / 3 - submitted -> trust = T / 3 - submitted
+	:: backed && submitted < T / 3 && trust < T / 3 - submitted -> trust = T / 3 - submitted
 	:: else
 	fi;
 #ifdef PROOF_ALONE
 	if
-	:: submitted < FULL && trust < FULL - submitted -> trust = FULL - submitted
+	:: backed && submitted < FULL && trust < FULL - submitted -> trust = FULL - submitted
 	:: else
 	fi;
 #else
 	if
-	:: heard_before < UNHEARD ->
+	:: backed && heard_before < UNHEARD ->
 		if
 		:: FROM_HEARD - heard_before < FULL - submitted ->
 			trust = (trust < FROM_HEARD - heard_before -> FROM_HEARD - heard_before : trust)
@@ -107,6 +113,11 @@ bool connecting;		/* its new server has extended the session, and it has not rea
 bool touched;			/* a heartbeat not yet reported to the leader */
 byte unpinged;			/* since the leader's last ping */
 bool cut;			/* no connection between follower and leader */
+bool muted;			/* nothing passes from the leader to the follower */
+#ifdef ONCE
+bool was_muted;
+#endif
+bool owed;			/* a ping is on the way, before the answer to the write */
 #ifdef OBSERVER_MASTER
 bool relayed;			/* a heartbeat in the table of the follower in between */
 byte unpinged_too;		/* since the follower last requested the observer's table */
@@ -144,6 +155,8 @@ inline reconnect() {
 	untouched = 0;
 	writing = false;
 	answered = false;
+	owed = false;
+	reached = 0;
 	submitted = 0;
 	late = 0
 }
@@ -152,13 +165,19 @@ inline reconnect() {
 
 /* Actions that are due in this unit, except for the slack. */
 #define CLIENT_DUE (silent >= CLIENT_GAP)
-#define LEADER_DUE (!cut && unpinged >= LEADER_GAP)
+#define LEADER_DUE (!cut && !muted && unpinged >= LEADER_GAP)
 #ifdef OBSERVER_MASTER
 #define OBSERVER_DUE (unpinged_too >= LEADER_GAP)
 #else
 #define OBSERVER_DUE false
 #endif
 #define N_DUE ((CLIENT_DUE -> 1 : 0) + (LEADER_DUE -> 1 : 0) + (OBSERVER_DUE -> 1 : 0))
+
+#ifdef ONCE
+#define ARRIVED empty(to_leader)	/* no second fault */
+#else
+#define ARRIVED true
+#endif
 
 init {
 	do
@@ -171,6 +190,8 @@ init {
 		writing = true;
 		submitted = 0;
 		answered = false;
+		owed = false;
+		backed = reached <= BACKED;
 #ifdef PROOFS
 #ifdef HEARD_AT_ONCE
 		heard_before = heard_last;
@@ -186,19 +207,24 @@ init {
 	   }
 
 	/* The answer to the write arrives. */
-	:: d_step { writing && answered ->
+	:: d_step { writing && answered && !muted && !owed ->
 		writing = false;
 		answered = false;
+		reached = (submitted <= BACKED -> submitted : BACKED + 1);
 #ifdef PROOFS
 		renew();
 #else
-		trusting = true;
+		trusting = trusting || backed;
 #endif
+		if
+		:: backed ->
 #ifdef LEASE_FROM_ANSWER
-		confirmed = 0;
+			confirmed = 0
 #else
-		confirmed = submitted;
+			confirmed = submitted
 #endif
+		:: else
+		fi;
 		submitted = 0
 	   }
 
@@ -219,8 +245,9 @@ init {
 
 	/* The leader pings; the follower answers with its table of heartbeats. */
 #ifdef OBSERVER_MASTER
-	:: d_step { !cut && unpinged > 0 && nfull(to_leader) ->
+	:: d_step { !cut && !muted && unpinged > 0 && nfull(to_leader) ->
 		unpinged = 0;
+		owed = false;
 		if
 		:: relayed -> relayed = false; to_leader ! REPORT
 		:: else -> to_leader ! EMPTY_REPORT
@@ -232,8 +259,9 @@ init {
 		touched = false
 	   }
 #else
-	:: d_step { !cut && unpinged > 0 && nfull(to_leader) ->
+	:: d_step { !cut && !muted && unpinged > 0 && nfull(to_leader) ->
 		unpinged = 0;
+		owed = false;
 		if
 		:: touched -> touched = false; to_leader ! REPORT
 		:: else -> to_leader ! EMPTY_REPORT
@@ -252,14 +280,30 @@ init {
 	:: d_step { to_leader ? [EMPTY_REPORT] -> to_leader ? EMPTY_REPORT }
 	:: d_step { to_leader ? [WRITE] ->
 		to_leader ? WRITE;
-		answered = !over
+		answered = !over;
+#ifdef MUTE
+		owed = unpinged >= LEADER_GAP
+#endif
 	   }
 
 	/* The session ends after T at the earliest; the leader rounds up. */
 	:: d_step { !over && untouched >= T -> over = true }
 
 	/* The client detects the end of the session in an answer of the leader. */
-	:: d_step { over && !cut && !notified -> notified = true }
+	:: d_step { over && !cut && !muted && !notified -> notified = true }
+
+#ifdef MUTE
+	/*
+	 * The network loses what the leader sends, or not any more: then TCP repeats it in order.
+	 * With ONCE this is the only fault.
+	 */
+#ifdef ONCE
+	:: d_step { !was_muted -> was_muted = true; muted = true }
+	:: d_step { muted -> muted = false }
+#else
+	:: d_step { muted = !muted }
+#endif
+#endif
 
 #ifndef NO_CUT
 	/* The follower crashes or is cut off; packets in flight may or may not arrive. */
@@ -293,11 +337,12 @@ init {
 	/* The client may be stopped for any time. */
 	:: d_step { !LEADER_DUE && !OBSERVER_DUE ->
 #else
-	:: d_step { N_DUE == 0 || late + N_DUE <= SLACK ->
+	:: d_step { (N_DUE == 0 || late + N_DUE <= SLACK) && ARRIVED ->
 		late = late + N_DUE;
 #endif
 		AGED(silent, SILENT_LIMIT + 1);
 		AGED(unpinged, LEADER_GAP);
+		AGED(reached, BACKED + 1);
 #ifdef OBSERVER_MASTER
 		AGED(unpinged_too, LEADER_GAP);
 #endif

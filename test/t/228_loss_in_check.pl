@@ -1,6 +1,6 @@
 # A loss that arrives while a call checks for lost locks is never forgotten: after the check has
 # asked and found all locks held, and before it ends. The rest of the statement is cancelled, and
-# a commit is refused. A statement that then releases the lock gets no error.
+# a commit is refused, also after a statement that releases the lock, which itself gets no error.
 
 use strict;
 use warnings;
@@ -108,10 +108,12 @@ for my $rest (sort keys %rest)
 {
 	my $s = session($node);
 	$s->query_ok("SELECT zk_lock('x')");
+	$s->query_ok("BEGIN; INSERT INTO t VALUES ('lost')");
 	lose_during($s, 'x', "SELECT zk_unlock('x'), pg_sleep(0.01)");
 	$s->wait_result;
 	ok($s->ok, '... cancels no statement that releases the lock') or diag($s->error);
 	works($s, 'SELECT pg_sleep(0.01)', '', '... nor the next one');
+	fails_with($s, 'COMMIT', '40001', '... but the commit is refused', like => qr/"x"/);
 	$s->quit;
 }
 

@@ -378,6 +378,7 @@ fake_call_back(ZklClient *client, FakeDelivery *d)
 	ZklConnectionInfo info = {
 		.key.id = client->session_id,
 		.session_timeout_ms = client->session_timeout_ms,
+		.asked_ms = zkl_now_ms(),
 		.server = "192.0.2.1:2181",
 	};
 

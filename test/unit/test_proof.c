@@ -38,9 +38,16 @@ static const Play plays[] = {
 	"A lock, all stall! 1000, A ring!, A apply!, all stall! 1000, A deliverall!, all losses 1, A has x"},
 	{"a signal handler finds the deadline passed, and no later answer contradicts it",
 	"A lock, all stall! 1999, A ring!, A apply!, all stall! 1, A trust passed, A deliverall!, A trust none, all losses 1"},
+	/* A leader that is cut off answers a sync. */
+	{"a node whose create was not answered is looked for behind a proof", "A lock, A release, A fault apply-and-drop, A lock, A connect, A proofs 1, A sends llg, A has X"},
+	/* Only the leader's answer to an earlier request shows that its pings arrive. */
+	{"the first write after a pause renews no lease, the next one behind its answer does",
+	"A lock, A release, all pass 1250, A lock, A sends cl, A lease 2000, A release, all pass 1251, A lock, A sends clm, A lease 2000"},
+	{"... a permit's node is the next one", "A permit s3, A release s, all pass 1251, A permit s3, A sends clgcLd, A lease 2000"},
+	{"... a connection is as good as an answer", "A lock, A release, all pass 1251, A disconnect, A connect, A lock, A sends cl, A lease 2000"},
 	{"a waiter that comes first sends a proof before it lists the queue, and is granted without another list",
 		"A lock, B lock, all pass 18000, A release!, A apply!, B deliver!, B proofs 1, B sends l, B apply!, B wrote 0,"
-	" all stall 0, B is ok, B sends , B trust 2000, all pass 12000, all losses 0"},
+	" all stall 0, B is ok, B sends m, B trust 2000, all pass 12000, all losses 0"},
 	{"... if the proof is answered too late, by another one",
 	"A lock, B lock, all pass 18000, A release!, A apply!, B deliver!, B apply!, all stall 1001, B is ok, B trust 2000"},
 };

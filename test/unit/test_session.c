@@ -87,7 +87,11 @@ static const Play plays[] = {
 	{
 		"a pending confirmation succeeds after a reconnect, and a finished one is not repeated",
 		"A lock, A confirm!, A disconnect, A confirmed pending, A connect, A confirmed ok,"
-		" A disconnect, A connect, A sends"
+		" A disconnect, A connect, A sends w"
+	},
+	{
+		"a node that another client removes during an outage is found lost on the next connection",
+		"A lock, A disconnect, A delete, A connect, all losses 1"
 	},
 	{
 		"a session is confirmed although nodes are missing; their locks are lost and can be released",
@@ -126,7 +130,7 @@ static const Play plays[] = {
 	},
 	{
 		"the lease starts when the request is sent, not when it is answered",
-		"A lock, A release, all pass 3000, A fault delay, A lock, all pass 80, A connect, A lease 1920"
+		"A lock, A release, all pass 1000, A fault delay, A lock, all pass 80, A connect, A lease 1920"
 	},
 	{
 		"a refused create starts no lease, a confirmation renews it, and a lost session has none",

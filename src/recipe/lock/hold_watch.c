@@ -173,12 +173,15 @@ zkl__on_node_changed(ZklNode *node)
 		zkl__hold_watch_later(node);
 }
 
-/* After a new connection: all watches are lost, and maybe a question for a node that may be kept. */
+/*
+ * After a new connection: all watches are lost, and maybe the removal of a node, or a question for
+ * one that may be kept.
+ */
 void
 zkl__hold_watches_lost(ZklSession *session)
 {
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
-		if (has_mark(node) && node->state == NODE_HELD)
+		if (can_be_watched(node))
 			zkl__hold_watch_node(node);
 		else
 			zkl__hold_watch_later(node);

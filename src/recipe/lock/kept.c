@@ -241,7 +241,7 @@ check_queue(ZklNode *node, int64_t now)
 {
 	node->check_ms = now + zkl__session_timeout_ms(node->session) / 12;
 	if (node->was_kept && zkl__is_connected(node->session))
-		zkl__get_children(zkl__node_call(node, on_queue_checked), node->lock_path, false, false);
+		zkl__get_children(zkl__node_call(node, on_queue_checked), node->lock_path, ZKL_LIST_ANY, false);
 	node->was_kept = node->is_kept;
 }
 

@@ -190,8 +190,10 @@ on_confirmed(ZklCall *call, const ZklResult *result)
 	locks->confirm_call = NULL;
 	if (result->code == ZKL_RC_CONNECTION_LOSS)
 		return;
-	locks->confirm_status = zkl__lease_proved(call, result) ? are_nodes_watched(session)
-		: ZKL_SERVER_ERROR;
+	if (!zkl__lease_proved(call, result))
+		locks->confirm_status = ZKL_SERVER_ERROR;
+	else if (call->is_backed)
+		locks->confirm_status = are_nodes_watched(session);
 	locks->confirmed_ms = call->submitted_ms;
 	zkl__confirm_advance(session);
 	zkl__wake(session);

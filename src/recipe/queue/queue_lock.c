@@ -83,7 +83,7 @@ static void
 send_find_own_node(ZklNode *node)
 {
 	node->priv->state_call = zkl__get_children(zkl__node_call(node, on_own_node_children),
-											   node->lock_path, true, false);
+											   node->lock_path, ZKL_LIST_PROVEN, false);
 }
 
 
@@ -253,7 +253,7 @@ static void
 send_get_children(ZklNode *node)
 {
 	node->priv->state_call = zkl__get_children(zkl__node_call(node, on_children), node->lock_path,
-											   node->priv->lists_synced, false);
+											   node->priv->lists_synced ? ZKL_LIST_SYNCED : ZKL_LIST_ANY, false);
 }
 
 

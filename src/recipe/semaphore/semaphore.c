@@ -255,11 +255,12 @@ static void
 send_count(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
+	ZklListAge	age = permit->permit_node && permit->permit_node->may_be_gone ? ZKL_LIST_PROVEN
+		: permit->counts_synced ? ZKL_LIST_SYNCED : ZKL_LIST_ANY;
 
 	if (permit->count_call == NULL)
 		permit->count_call = zkl__get_children(zkl__request_call(request, on_counted),
-											   permit->permits_path, permit->counts_synced ||
-											   (permit->permit_node && permit->permit_node->may_be_gone), true);
+											   permit->permits_path, age, true);
 }
 
 

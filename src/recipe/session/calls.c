@@ -179,7 +179,9 @@ zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n)
 	if (call == NULL)
 		return NULL;
 	session = call->session;
-	call->heard_ms = zkl__lease_heard(session); /* before another thread can send it */
+	/* Before another thread can send it. */
+	call->heard_ms = zkl__lease_heard(session);
+	call->is_backed = zkl__lease_is_backed(session);
 	if (ops && zkl_client_submit(session->client, form, ops, n, call))
 	{
 		call->confirms = form == ZKL_MULTI || ops->kind == ZKL_OP_CREATE;
@@ -207,36 +209,50 @@ zkl__read_child(ZklCall *call, const char *parent, const char *child, bool watch
 }
 
 /*
- * The list after a sync is trusted only if the sync has succeeded.  Its call was made right
- * before, and of all calls before a sync that has succeeded, only this one can be unanswered.
+ * The list after a sync or a proof is trusted only if that has succeeded.  Its call was made
+ * right before, and of all calls before one that has succeeded, only this one can be unanswered.
  */
+static void
+trust_list(ZklCall *list)
+{
+	if (list)
+		list->needs_sync = false;
+}
+
 static void
 on_synced(ZklCall *call, const ZklResult *result)
 {
-	if (call->prev && result->code == ZKL_RC_OK)
-		call->prev->needs_sync = false;
+	if (result->code == ZKL_RC_OK)
+		trust_list(call->prev);
+}
+
+static void
+on_proven(ZklCall *call, const ZklResult *result)
+{
+	if (zkl__lease_proved(call, result))
+		trust_list(call->prev);
 }
 
 /*
- * Lists the children of a znode.  "synced": not older than this call.  The session's
- * server may lag behind the leader, so a sync is sent right before the list.  If the sync
- * fails, the list proves nothing: the call's handler gets CONNECTION_LOSS, and a retry is
- * scheduled.  Every later read of the session is as new as this list, also on another
- * connection.
+ * Lists the children of a znode, with "age" not older than this call.  The session's server may
+ * lag behind the leader, so a sync or a proof is sent right before the list.  If that fails, the
+ * list proves nothing: the call's handler gets CONNECTION_LOSS, and a retry is scheduled.  Every
+ * later read of the session is as new as this list, also on another connection.
  */
 ZklCall *
-zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch)
+zkl__get_children(ZklCall *call, const char *path, ZklListAge age, bool watch)
 {
-	ZklOp		sync_op = {.kind = ZKL_OP_SYNC, .path = path};
+	ZklOp		sync = {.kind = ZKL_OP_SYNC, .path = path};
 	ZklOp		op = {.kind = ZKL_OP_LIST, .path = path, .watch = watch};
-	ZklCall    *sync = NULL;
+	ZklCall    *before = NULL;
 
-	if (call && synced)
-	{
-		call->needs_sync = true;
-		sync = zkl__send(zkl__call_new(call->session, on_synced, NULL, NULL), &sync_op);
-	}
-	return zkl__send(call, sync || !synced ? &op : NULL);
+	if (call)
+		call->needs_sync = age != ZKL_LIST_ANY;
+	if (call && age == ZKL_LIST_SYNCED)
+		before = zkl__send(zkl__call_new(call->session, on_synced, NULL, NULL), &sync);
+	else if (call && age == ZKL_LIST_PROVEN)
+		before = zkl__lease_prove(call->session, on_proven);
+	return zkl__send(call, before || age == ZKL_LIST_ANY ? &op : NULL);
 }
 
 

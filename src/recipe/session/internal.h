@@ -51,7 +51,8 @@ struct ZklSession
 	bool		is_ending;		/* the client is closing */
 	ZklConnectionInfo connection;
 	int64_t		opened_ms;		/* when first connected */
-	int64_t		lease_from_ms;	/* submit time of the last confirmed quorum write */
+	int64_t		lease_from_ms;	/* submit time of the last quorum write that renewed the lease */
+	int64_t		reached_ms;		/* submit time of the last one, or handshake, that was answered */
 	int64_t		trusted_until_ms;	/* what is held is lost then; see lease.c */
 	int64_t		deadline_ms;	/* the same while something is held, 0, or OVERDUE; atomic */
 	ZklHeard	heard;			/* settled since, and ... */

@@ -17,6 +17,17 @@
  * the session for T from the submission of the newest such write ("heard").  Without one,
  * the last heartbeat is the library's own ping, up to T/3 old.
  *
+ * A write passes from a follower to the leader although nothing passes from the leader to the
+ * follower, which then gets no pings, and reports no heartbeats.  So the write counts only if it
+ * is backed: the leader had answered an earlier one, sent at most 5T/24 before, or the handshake
+ * of the connection.  That answer came behind pings of the leader, and the follower's reports
+ * came to the leader before this write.  So when it executes this write, it keeps the session until
+ *
+ *		T - T/3 (pings of the library) - T/8 (half a tick) - 5T/24 = T/3
+ *
+ * after the submission of this write.  Without a holder nothing is sent: the first write after
+ * a pause is not backed, and backs the next one.
+ *
  * While something is held, a proof is sent when the newest confirmed write is T/6 old: a
  * multi that only checks the root's znode.  The first one is sent earlier, as soon as the
  * write before is certainly known to the leader, because until then trust is only T/3.
@@ -135,17 +146,35 @@ zkl__lease_note_holds(ZklSession *session)
 	zkl__lease_arm(session);
 }
 
-/* A quorum write was confirmed. */
-void
-zkl__lease_confirmed(const ZklCall *call)
+/* Returns whether the leader has answered a request that was sent shortly before now. */
+bool
+zkl__lease_is_backed(const ZklSession *session)
 {
-	ZklSession *session = call->session;
+	return zkl_now_ms() - session->reached_ms <=
+		(int64_t) session->connection.session_timeout_ms * 5 / 24;
+}
+
+static void
+renew(ZklSession *session, const ZklCall *call)
+{
 	int64_t		trusted_until_ms = trust_from(call);
 
 	if (call->submitted_ms > session->lease_from_ms)
 		session->lease_from_ms = call->submitted_ms;
 	if (trusted_until_ms > session->trusted_until_ms)
 		session->trusted_until_ms = trusted_until_ms;
+}
+
+/* A quorum write was confirmed. */
+void
+zkl__lease_confirmed(const ZklCall *call)
+{
+	ZklSession *session = call->session;
+
+	if (call->is_backed)
+		renew(session, call);
+	if (call->submitted_ms > session->reached_ms)
+		session->reached_ms = call->submitted_ms;
 	if (session->heard_last.submitted_ms == 0 || is_settled(session, &session->heard_last))
 	{
 		session->heard = session->heard_last;
@@ -228,6 +257,7 @@ on_proof(ZklCall *call, const ZklResult *result)
 		session->proof = NULL;
 	if (!zkl__lease_proved(call, result))
 		pause_proofs(session);
+	zkl__lease_arm(session);	/* the next one is due at once if this was not backed */
 }
 
 static void
@@ -319,6 +349,7 @@ zkl__lease_connected(ZklSession *session)
 		session->trusted_until_ms = at_most;
 	zkl__lease_note_holds(session);
 	session->is_dropping = false;
+	session->reached_ms = session->connection.asked_ms;
 	session->proof = NULL;
 	if (needs_proofs(session))
 		send_proof(session);
@@ -358,8 +389,13 @@ zkl__lease_allows_grant(ZklSession *session)
 void
 zkl__lease_answered(ZklSession *session)
 {
-	if (!session->grant_waits || zkl__is_final(session) || !zkl__lease_is_fresh(session))
+	if (!session->grant_waits || zkl__is_final(session))
 		return;
+	if (!zkl__lease_is_fresh(session))
+	{
+		zkl__lease_prepare(session);
+		return;
+	}
 	session->grant_waits = false;
 	zkl__on_advance(session);
 }

@@ -64,6 +64,14 @@ typedef struct ZklUses
 	struct ZklUses *next;		/* to be freed */
 } ZklUses;
 
+/* How old a list may be.  A leader that is cut off answers a sync, but proves no session. */
+typedef enum ZklListAge
+{
+	ZKL_LIST_ANY,
+	ZKL_LIST_SYNCED,
+	ZKL_LIST_PROVEN
+} ZklListAge;
+
 /* An operation in flight. */
 struct ZklCall
 {
@@ -73,6 +81,7 @@ struct ZklCall
 	int64_t		submitted_ms;
 	bool		is_keepalive;	/* a keepalive read: no code waits for it */
 	bool		confirms;		/* a create or a multi, a quorum write: OK renews the lease */
+	bool		is_backed;		/* ... if the leader had answered shortly before this was sent */
 	int64_t		heard_ms;		/* ... when sent: the write of before that the leader knew of, or 0 */
 	bool		needs_sync;		/* a list whose sync has not succeeded yet */
 	ZklHandler	handler;
@@ -195,6 +204,7 @@ extern void zkl__wake(ZklSession *session);
 extern void zkl__lease_confirmed(const ZklCall *call);
 extern bool zkl__lease_suffices(const ZklSession *session, int64_t submitted_ms);
 extern int64_t zkl__lease_heard(const ZklSession *session);
+extern bool zkl__lease_is_backed(const ZklSession *session);
 extern void zkl__lease_note_holds(ZklSession *session);
 extern void zkl__lease_prepare(ZklSession *session);
 extern bool zkl__lease_allows_grant(ZklSession *session);
@@ -214,7 +224,7 @@ extern ZklCall *zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *o
 extern ZklCall *zkl__send(ZklCall *call, const ZklOp *op);
 extern ZklCall *zkl__read_child(ZklCall *call, const char *parent, const char *child,
 								bool watch);
-extern ZklCall *zkl__get_children(ZklCall *call, const char *path, bool synced, bool watch);
+extern ZklCall *zkl__get_children(ZklCall *call, const char *path, ZklListAge age, bool watch);
 extern ZklStatus zkl__status_of(ZklResultCode code);
 extern bool zkl__is_refusal(ZklResultCode code);
 extern int	zkl__failed_op(const ZklResult *result);

@@ -50,6 +50,7 @@ typedef struct ZklConnectionInfo
 {
 	ZklSessionKey key;
 	int			session_timeout_ms; /* as negotiated */
+	int64_t		asked_ms;		/* when the attempt to connect began; see zkl_now_ms() */
 	char		server[64];		/* address:port */
 } ZklConnectionInfo;
 

@@ -241,6 +241,7 @@ connected(ZklClient *client, ZklConnectionInfo *info)
 	info->session_timeout_ms = zoo_recv_timeout(client->zh);
 	zkl_zk_describe_server(client, info->server, sizeof(info->server));
 	log_connected(client, info->server);
+	info->asked_ms = client->asked_ms;
 	client->heard_ms = zkl_io_thread_now();
 	client->due_ms = client->asked_ms + info->session_timeout_ms / 3;
 	client->connect_ms = 0;
