@@ -43,6 +43,8 @@ on_parent_created(ZklCall *call, const ZklResult *result)
 		case ZKL_RC_NODE_EXISTS:
 			break;
 		case ZKL_RC_CONNECTION_LOSS:
+			if (node)
+				zkl__node_created_parent(node); /* perhaps */
 			request->parents_status = ZKL_PENDING;
 			break;
 		case ZKL_RC_NO_NODE:
