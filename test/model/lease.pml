@@ -37,6 +37,9 @@
 #ifndef BACKED
 #define BACKED (5 * T / 24)	/* a write counts if another one, sent so long before, was answered */
 #endif
+#ifndef LATE
+#define LATE (T / 6)		/* ... and if its answer takes no longer */
+#endif
 
 #ifdef PROOFS
 #ifndef FULL
@@ -69,7 +72,7 @@ byte trust;			/* how long what is held can be trusted */
 byte heard = UNHEARD;		/* since a settled write, */
 byte heard_last = UNHEARD;	/* since a later one, */
 byte heard_answered = SETTLES;	/* ... and since its answer */
-byte heard_before = UNHEARD;	/* since the settled write when the one in flight was sent */
+byte heard_before = FROM_HEARD;	/* since the settled write when the one in flight was sent */
 
 inline renew() {
 #ifdef FROM_ANSWER
@@ -86,9 +89,10 @@ inline renew() {
 	fi;
 #else
 	if
-	:: backed && heard_before < UNHEARD ->
+	:: backed && heard_before < FROM_HEARD ->
 		if
-		:: FROM_HEARD - heard_before < FULL - submitted ->
+		:: submitted >= FULL -> skip
+		:: submitted < FULL && FROM_HEARD - heard_before < FULL - submitted ->
 			trust = (trust < FROM_HEARD - heard_before -> FROM_HEARD - heard_before : trust)
 		:: else ->
 			trust = (trust < FULL - submitted -> FULL - submitted : trust)
@@ -103,7 +107,7 @@ inline renew() {
 		heard_answered = 0
 	:: else
 	fi;
-	heard_before = UNHEARD
+	heard_before = FROM_HEARD
 }
 #endif
 bool notified;			/* the client has detected the end of the session */
@@ -197,6 +201,7 @@ init {
 		heard_before = heard_last;
 #else
 		heard_before = (heard_answered >= SETTLES -> heard_last : heard);
+		heard_before = (heard_before >= UNHEARD -> FROM_HEARD : heard_before);
 #endif
 #endif
 		heartbeat();
@@ -210,6 +215,7 @@ init {
 	:: d_step { writing && answered && !muted && !owed ->
 		writing = false;
 		answered = false;
+		backed = backed && submitted <= LATE;
 		reached = (submitted <= BACKED -> submitted : BACKED + 1);
 #ifdef PROOFS
 		renew();
@@ -363,7 +369,7 @@ init {
 		trust = (trust > 0 -> trust - 1 : 0);
 		AGED(heard, UNHEARD);
 		AGED(heard_last, UNHEARD);
-		AGED(heard_before, UNHEARD);
+		AGED(heard_before, FROM_HEARD);
 		AGED(heard_answered, SETTLES);
 #endif
 	   }

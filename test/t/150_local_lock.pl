@@ -188,6 +188,23 @@ $waiter->query_ok('SELECT pg_advisory_unlock_all()');
 $holder->query_ok('SELECT zk_unlock_all()');
 all_is_clean('native locks');
 
+# A lock whose local lock others wait for is acquired again without it, also in an array after a
+# wait for another name, whatever lock_timeout is.
+$holder->query_ok("SELECT zk_lock_shared('x'), pg_advisory_unlock_all()");
+$waiter->query_async("SELECT zk_lock('x')");
+wait_blocked($waiter);
+$reader->query_ok("SELECT zk_lock('a')");
+$holder->query_ok("SET lock_timeout = '10min'");
+$holder->query_async("SELECT cardinality(zk_lock_all('{a,x}'))");
+wait_blocked_locally($holder);
+$reader->query_ok("SELECT zk_unlock('a')");
+is($holder->wait_result, '2', 'an array with a lock that is held without its local lock') or diag($holder->error);
+$holder->query_ok('RESET lock_timeout');
+$holder->query_ok('SELECT zk_unlock_all()');
+$waiter->wait_result;
+$waiter->query_ok('SELECT zk_unlock_all()');
+all_is_clean('array with a lock that is held without its local lock');
+
 # Locks of the same name below different roots, or in different ensembles, are different
 # locks. Sessions of one server that hold them do not wait for each other locally.
 $zkc->create('/elsewhere');

@@ -160,6 +160,23 @@ for my $command ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	$s->quit;
 }
 
+# ROLLBACK TO SAVEPOINT releases two lost locks, after one that was held until its release.
+{
+	my $s = session($node);
+	$s->query_ok("SET zklock.commit_check = always");
+	$s->query_ok("BEGIN; SAVEPOINT before; SELECT zk_xact_lock('held'); ROLLBACK TO before");
+	$s->query_ok("SELECT zk_xact_lock('first'), zk_xact_lock('second')");
+	my $id = zk_session_id($s);
+	my $requests = requests_of($zk, $id);
+	wait_until('the watches', sub { requests_of($zk, $id) >= $requests + 2 });
+	remove_by_hand($_) for qw(first second);
+	wait_until('the requests after the watches have fired', sub { requests_of($zk, $id) >= $requests + 4 });
+	works($s, 'ROLLBACK TO before', '', 'ROLLBACK TO releases two lost locks');
+	fails_with($s, 'COMMIT', '40001', '... and the refused commit counts both, and nothing else',
+		like => qr/Affected: "(?:first|second)" and 1 other\./);
+	$s->quit;
+}
+
 # During an outage the loss is reported after the session timeout.
 {
 	my $s = session($cut_off);

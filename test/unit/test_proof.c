@@ -40,6 +40,11 @@ static const Play plays[] = {
 	"A lock, all stall! 1999, A ring!, A apply!, all stall! 1, A trust passed, A deliverall!, A trust none, all losses 1"},
 	/* A leader that is cut off answers a sync. */
 	{"a node whose create was not answered is looked for behind a proof", "A lock, A release, A fault apply-and-drop, A lock, A connect, A proofs 1, A sends llg, A has X"},
+	{"... and several behind one", "A lock abcdefgh, A release, A fault apply-and-drop, A lock abcdefgh, A connect, A has XXXXXXXX abcdefgh, A proofs 1"},
+	/* The first proof after the lock is too late to be backed; its answer sends the next one, without a timer. */
+	{"late timers do not lose a lock",
+		"A lock, A release, all pass 18000, A lock, A trust 2000, all stall! 1450, A ring!, all stall! 50, A apply!, A deliverall!,"
+	" all stall! 50, A apply!, A apply!, A apply!, A deliverall!, all stall! 450, A has X, all losses 0"},
 	/* Only the leader's answer to an earlier request shows that its pings arrive. */
 	{"the first write after a pause renews no lease, the next one behind its answer does",
 	"A lock, A release, all pass 1250, A lock, A sends cl, A lease 2000, A release, all pass 1251, A lock, A sends clm, A lease 2000"},
@@ -125,6 +130,33 @@ test_slow_ensemble(void)
 	scene_end(NULL);
 }
 
+/* A waiter's answers take so long; the permit becomes free. */
+static void
+test_slow_permit(int latency)
+{
+	Ask		   *asked;
+
+	scene_begin(2);
+	forget(permit_now(A, "s", 1));
+	asked = ask_permit(B, "s", 1);
+	fake_run_all();
+	fake_advance(3 * T);
+	release_permit(A, "s");
+	while (fake_apply(A->client))
+		deliver_all(A);
+	for (int ms = 0; ms < 2 * T && zkl_request_status(asked->request) == ZKL_PENDING; ms++)
+	{
+		deliver_all(B);
+		fake_ring(B->client);
+		while (fake_oldest_ms(B->client) && fake_now() >= fake_oldest_ms(B->client) + latency &&
+			   fake_apply(B->client))
+			deliver_all(B);
+		fake_stall(1);
+	}
+	is_int(zkl_request_status(asked->request), ZKL_OK, "a waiter of a slow ensemble gets the permit");
+	scene_end(NULL);
+}
+
 /* Connections come and go, and none of them confirms a proof. */
 static void
 test_short_connections(void)
@@ -193,6 +225,9 @@ main(void)
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_reads();
 	test_slow_ensemble();
+	test_slow_permit(T / 12 - 10);
+	test_slow_permit(T / 8);
+	test_slow_permit(T / 6 - 10);
 	test_short_connections();
 	test_shorter_timeout();
 	test_root();

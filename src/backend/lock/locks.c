@@ -195,11 +195,14 @@ acquire_local(LockAcquisition *a)
 		bool		optional;
 
 		CHECK_FOR_INTERRUPTS();
+		if (a->timeout.waited_for == NULL)
+			a->timeout.lock_started = zkl_now_ms();
 		if (counts->local || hold->kind == ZKLOCK_SEMAPHORE)
 			continue;
 		if (!hold->exclusive.local && !hold->shared.local)
 			hold->local_key = hold->key ^ zklock_session_namespace();
 		optional = can_do_without(hold);
+		is_lock_timeout &= !optional && hold->mode < a->mode;
 		if (optional)
 			timeout_ms = 0;
 		else if (hold->mode >= a->mode)
@@ -375,7 +378,7 @@ acquire(LockAcquisition *a)
 {
 	volatile bool acquired = false;
 
-	a->timeout.started = zkl_now_ms();
+	a->timeout.started = a->timeout.lock_started = zkl_now_ms();
 	PG_TRY();
 	{
 		prepare_holds(a);

@@ -43,8 +43,9 @@ typedef struct LossState
 
 static LossState transaction;
 
-/* The first locks because of which "failed" or "unproven" was set, for errors; or "". */
-static char affected[ZKLOCK_LIST_NAME_BYTES + 32];
+/* The first locks because of which "failed" was set, or "unproven" if it is not, for errors. */
+static ZklockNameList affected;
+static char affected_name[ZKLOCK_LIST_NAME_BYTES];
 
 /*
  * Marks the lost locks.  Returns whether the whole session is lost, and the names of the lost
@@ -165,13 +166,17 @@ zklock_check_loss(void)
 static void
 note_affected(const ZklockNameList *list)
 {
-	if (affected[0] == '\0')
-		strlcpy(affected, zklock_list_text(list), sizeof(affected));
+	if (affected.n > 0 || list->n == 0)
+		return;
+	strlcpy(affected_name, list->name, sizeof(affected_name));
+	affected = (ZklockNameList) {.n = list->n, .name = affected_name};
 }
 
 void
 zklock_fail_transaction(const ZklockNameList *list)
 {
+	if (!transaction.failed)
+		affected.n = 0;
 	transaction.failed = true;
 	note_affected(list);
 }
@@ -312,8 +317,9 @@ confirm(ZklSession *session, int session_timeout_ms)
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 transaction.unproven == 0
-			 ? errmsg("could not verify that this session still holds %s", affected)
-			 : errmsg("could not verify that this session held %s until the release or the commit", affected),
+			 ? errmsg("could not verify that this session still holds %s", zklock_list_text(&affected))
+			 : errmsg("could not verify that this session held %s until the release or the commit",
+					  zklock_list_text(&affected)),
 			 c.status == ZKL_PENDING
 			 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)
 			 : c.status == ZKL_SERVER_ERROR
@@ -373,7 +379,7 @@ prove_locks(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("could not commit because a lock that this transaction relied on was lost"),
-				 errdetail("Affected: %s.", affected),
+				 errdetail("Affected: %s.", zklock_list_text(&affected)),
 				 errhint(LOST_HINT)));
 	if (zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
 		return;
@@ -449,5 +455,5 @@ zklock_end_transaction(bool aborted)
 	zklock_cancel_restrict(false);
 	zklock_forget_reported();
 	transaction = (LossState) {0};
-	affected[0] = '\0';
+	affected.n = 0;
 }

@@ -135,6 +135,7 @@ zklock_release_permit(const ZklockName *name)
 void
 zklock_release_levels(int level)
 {
+	ZklockNameList lost = {0};
 	dlist_iter	iter;
 
 	if (!zklock_holds_end_level(level))
@@ -144,8 +145,10 @@ zklock_release_levels(int level)
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
 		zklock_hold_forget_levels(hold, level);
-		if (level > 1 && zklock_hold_needed(hold) < hold->mode)
-			zklock_note_release(hold);
+		if (level > 1 && zklock_hold_needed(hold) < hold->mode && zklock_is_lost(hold))
+			zklock_list_hold(&lost, hold);
 	}
+	if (lost.n > 0)
+		zklock_fail_transaction(&lost);
 	zklock_settle_every();
 }

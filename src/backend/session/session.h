@@ -27,6 +27,7 @@ typedef struct ZklockTimeout
 {
 	int64		timeout_ms;		/* 0: not at all; or ZKLOCK_NO_TIMEOUT */
 	int64		started;		/* zkl_now_ms() when the call began */
+	int64		lock_started;	/* ... its first wait for a lock, from which lock_timeout counts */
 	const char *waited_for;		/* the last lock that another held, locally or in the ensemble; or NULL */
 	bool		queued;			/* has waited in a queue of the ensemble */
 	bool		may_requeue;	/* the call can leave its place and queue again */

@@ -43,7 +43,7 @@ int64
 zklock_time_left(const ZklockTimeout *timeout, bool *is_lock_timeout)
 {
 	int64		left = zklock_timeout_left(timeout);
-	int64		lock_timeout = Max(LockTimeout - (zkl_now_ms() - timeout->started), 0);
+	int64		lock_timeout = Max(LockTimeout - (zkl_now_ms() - timeout->lock_started), 0);
 
 	*is_lock_timeout = LockTimeout > 0 && (left == ZKLOCK_NO_TIMEOUT || lock_timeout < left);
 	return *is_lock_timeout ? lock_timeout : left;

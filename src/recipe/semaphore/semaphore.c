@@ -124,6 +124,8 @@ read_capacity(ZklRequest *request)
  * Counting
  */
 
+static void send_count(ZklRequest *request);
+
 /*
  * Grants the request and releases the mutex.  In the request, the permit node
  * replaces the mutex node.
@@ -134,7 +136,10 @@ grant(ZklRequest *request)
 	ZklNode    *mutex = mutex_node(request);
 
 	if (!zkl__lease_allows_grant(request->session))
-		return;					/* the proof leads to another count */
+	{
+		send_count(request);	/* behind the proof: only a new count can be relied on then */
+		return;
+	}
 	request->nodes[0] = request->permit->permit_node;
 	request->permit->permit_node = NULL;
 	request->nodes[0]->state = NODE_HELD;

@@ -57,6 +57,8 @@ zkl__call_free(ZklCall *call)
 
 	if (session->proof == call)
 		session->proof = NULL;
+	if (session->list_proof == call)
+		session->list_proof = NULL;
 	if (call->prev)
 		call->prev->next = call->next;
 	else
@@ -95,7 +97,9 @@ handle_answer(ZklCall *call, const ZklResult *result)
 	ZklSession *session = call->session;
 	ZklResult	unproven = {.code = ZKL_RC_CONNECTION_LOSS};
 
-	if (call->needs_sync)
+	if (session->proof == call)
+		session->proof = NULL;
+	if (call->needs_sync || call->needs_proof)
 		result = &unproven;
 	if (call->confirms && result->code == ZKL_RC_OK)
 		zkl__lease_confirmed(call);
@@ -209,28 +213,24 @@ zkl__read_child(ZklCall *call, const char *parent, const char *child, bool watch
 }
 
 /*
- * The list after a sync or a proof is trusted only if that has succeeded.  Its call was made
- * right before, and of all calls before one that has succeeded, only this one can be unanswered.
+ * The list after a sync is trusted only if the sync has succeeded.  Its call was made right
+ * before, and of all calls before a sync that has succeeded, only this one can be unanswered.
  */
-static void
-trust_list(ZklCall *list)
-{
-	if (list)
-		list->needs_sync = false;
-}
-
 static void
 on_synced(ZklCall *call, const ZklResult *result)
 {
-	if (result->code == ZKL_RC_OK)
-		trust_list(call->prev);
+	if (call->prev && result->code == ZKL_RC_OK)
+		call->prev->needs_sync = false;
 }
 
+/* One proof serves all lists that are sent before its answer; those of before are answered. */
 static void
 on_proven(ZklCall *call, const ZklResult *result)
 {
-	if (zkl__lease_proved(call, result))
-		trust_list(call->prev);
+	bool		is_proven = zkl__lease_proved(call, result);
+
+	for (ZklCall *list = call->session->calls; list && is_proven; list = list->next)
+		list->needs_proof = false;
 }
 
 /*
@@ -246,12 +246,18 @@ zkl__get_children(ZklCall *call, const char *path, ZklListAge age, bool watch)
 	ZklOp		op = {.kind = ZKL_OP_LIST, .path = path, .watch = watch};
 	ZklCall    *before = NULL;
 
-	if (call)
-		call->needs_sync = age != ZKL_LIST_ANY;
 	if (call && age == ZKL_LIST_SYNCED)
+	{
+		call->needs_sync = true;
 		before = zkl__send(zkl__call_new(call->session, on_synced, NULL, NULL), &sync);
+	}
 	else if (call && age == ZKL_LIST_PROVEN)
-		before = zkl__lease_prove(call->session, on_proven);
+	{
+		call->needs_proof = true;
+		if (call->session->list_proof == NULL)
+			call->session->list_proof = zkl__lease_prove(call->session, on_proven);
+		before = call->session->list_proof;
+	}
 	return zkl__send(call, before || age == ZKL_LIST_ANY ? &op : NULL);
 }
 

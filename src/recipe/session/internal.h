@@ -58,6 +58,7 @@ struct ZklSession
 	ZklHeard	heard;			/* settled since, and ... */
 	ZklHeard	heard_last;		/* ... not settled when it was noted */
 	ZklCall    *proof;			/* in flight */
+	ZklCall    *list_proof;		/* before lists; in flight */
 	int64_t		no_proof_before_ms; /* the last one failed */
 	bool		is_dropping;	/* the connection has no answer to a proof and ends */
 	bool		grant_waits;	/* a grant waits for a proof */

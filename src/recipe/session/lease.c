@@ -171,7 +171,7 @@ zkl__lease_confirmed(const ZklCall *call)
 {
 	ZklSession *session = call->session;
 
-	if (call->is_backed)
+	if (call->is_backed && zkl_now_ms() - call->submitted_ms <= proof_interval(session))
 		renew(session, call);
 	if (call->submitted_ms > session->reached_ms)
 		session->reached_ms = call->submitted_ms;
@@ -248,27 +248,6 @@ zkl__lease_proved(const ZklCall *call, const ZklResult *result)
 	return true;
 }
 
-static void
-on_proof(ZklCall *call, const ZklResult *result)
-{
-	ZklSession *session = call->session;
-
-	if (session->proof == call)
-		session->proof = NULL;
-	if (!zkl__lease_proved(call, result))
-		pause_proofs(session);
-	zkl__lease_arm(session);	/* the next one is due at once if this was not backed */
-}
-
-static void
-send_proof(ZklSession *session)
-{
-	session->proof = zkl__lease_prove(session, on_proof);
-	if (session->proof == NULL)
-		pause_proofs(session);
-	zkl__lease_arm(session);
-}
-
 /* A write, or NULL: its answer is as good as a proof's, and is awaited in the same way. */
 void
 zkl__lease_await(ZklCall *call)
@@ -289,6 +268,29 @@ static bool
 needs_proofs(const ZklSession *session)
 {
 	return session->n_holds > 0 || session->grant_waits;
+}
+
+static void on_proof(ZklCall *call, const ZklResult *result);
+
+static void
+send_proof(ZklSession *session)
+{
+	session->proof = zkl__lease_prove(session, on_proof);
+	if (session->proof == NULL)
+		pause_proofs(session);
+	zkl__lease_arm(session);
+}
+
+/* One that is not backed backs the next one. */
+static void
+on_proof(ZklCall *call, const ZklResult *result)
+{
+	ZklSession *session = call->session;
+
+	if (!zkl__lease_proved(call, result))
+		pause_proofs(session);
+	else if (!call->is_backed && needs_proofs(session) && can_send_proof(session))
+		send_proof(session);
 }
 
 /* Returns whether a proof would lengthen the trust by much more than the time since the last. */

@@ -84,6 +84,7 @@ struct ZklCall
 	bool		is_backed;		/* ... if the leader had answered shortly before this was sent */
 	int64_t		heard_ms;		/* ... when sent: the write of before that the leader knew of, or 0 */
 	bool		needs_sync;		/* a list whose sync has not succeeded yet */
+	bool		needs_proof;	/* ... or whose proof */
 	ZklHandler	handler;
 	void	   *subject;		/* for the handler, or NULL */
 	ZklUses    *uses;			/* the subject's, or NULL; counts this call */
