@@ -23,11 +23,11 @@ extern bool zklock_local_is_held(uint64 key);
 /*
  * Acquires the lock among the sessions of this server.  Waits at most timeout_ms (0: not at
  * all), interruptibly, under lock_timeout and deadlock detection; returns false on
- * timeout.  If it waits, sets *waited_for to its name, "display".  Throws the errors of a
- * wait for a heavyweight lock.
+ * timeout.  If it waits, notes that and its name, "display", for the call.  Throws the
+ * errors of a wait for a heavyweight lock.
  */
 extern bool zklock_local_acquire(uint64 key, const char *display, ZklMode mode, int64 timeout_ms,
-								 const char **waited_for);
+								 ZklockTimeout *call);
 
 /* Returns whether another session waits for it, while this one holds it in the mode. */
 extern bool zklock_local_has_waiters(uint64 key, ZklMode mode);

@@ -160,7 +160,7 @@ zklock_local_is_held(uint64 key)
 
 bool
 zklock_local_acquire(uint64 key, const char *display, ZklMode mode, int64 timeout_ms,
-					 const char **waited_for)
+					 ZklockTimeout *call)
 {
 	LOCKTAG		tag;
 
@@ -177,7 +177,7 @@ zklock_local_acquire(uint64 key, const char *display, ZklMode mode, int64 timeou
 		return true;
 	if (timeout_ms == 0)
 		return false;
-	*waited_for = display;
+	zklock_note_wait(call, display);
 
 	/* If the user's lock_timeout ends first, its error is the right one. */
 	if (LockTimeout > 0 && LockTimeout <= timeout_ms)

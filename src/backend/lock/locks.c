@@ -176,7 +176,7 @@ wait_local(LockAcquisition *a, ZklockHold *hold, int64 timeout_ms, bool is_lock_
 
 	error_context_stack = &context;
 	acquired = zklock_local_acquire(hold->local_key, hold->name.display, a->mode, timeout_ms,
-									&a->timeout.waited_for);
+									&a->timeout);
 	if (!acquired && is_lock_timeout)
 		zklock_raise_lock_timeout();
 	error_context_stack = context.previous;
@@ -195,8 +195,6 @@ acquire_local(LockAcquisition *a)
 		bool		optional;
 
 		CHECK_FOR_INTERRUPTS();
-		if (a->timeout.waited_for == NULL)
-			a->timeout.lock_started = zkl_now_ms();
 		if (counts->local || hold->kind == ZKLOCK_SEMAPHORE)
 			continue;
 		if (!hold->exclusive.local && !hold->shared.local)

@@ -100,7 +100,7 @@ note_wait(const RemoteWait *w, const ZklRequestInfo *info)
 
 	if (!info->was_blocked || (timeout->timeout_ms == 0 && !info->is_permit))
 		return;
-	timeout->waited_for = w->actions[Max(info->culprit, 0)].display;
+	zklock_note_wait(timeout, w->actions[Max(info->culprit, 0)].display);
 	timeout->queued = true;
 }
 

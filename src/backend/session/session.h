@@ -37,6 +37,9 @@ typedef struct ZklockTimeout
 	int64		due_ms;			/* since when an answer is due */
 } ZklockTimeout;
 
+/* The call waits for this lock, which another session holds. */
+extern void zklock_note_wait(ZklockTimeout *timeout, const char *display);
+
 /* Returns what is left of the timeout, or ZKLOCK_NO_TIMEOUT. */
 extern int64 zklock_timeout_left(const ZklockTimeout *timeout);
 

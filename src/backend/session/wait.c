@@ -39,6 +39,14 @@ zklock_timeout_left(const ZklockTimeout *timeout)
 	return Max(timeout->timeout_ms - spent, 0);
 }
 
+void
+zklock_note_wait(ZklockTimeout *timeout, const char *display)
+{
+	if (timeout->waited_for == NULL)
+		timeout->lock_started = zkl_now_ms();
+	timeout->waited_for = display;
+}
+
 int64
 zklock_time_left(const ZklockTimeout *timeout, bool *is_lock_timeout)
 {
