@@ -121,7 +121,7 @@ bool muted;			/* nothing passes from the leader to the follower */
 #ifdef ONCE
 bool was_muted;
 #endif
-bool owed;			/* a ping is on the way, before the answer to the write */
+bool owed;			/* a ping is in flight, before the answer to the write */
 #ifdef OBSERVER_MASTER
 bool relayed;			/* a heartbeat in the table of the follower in between */
 byte unpinged_too;		/* since the follower last requested the observer's table */

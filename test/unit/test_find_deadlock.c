@@ -208,7 +208,7 @@ test_upgrades(void)
 	waits(2, "y");
 	is_str(found(1), "victim 2: 1>2", "an upgrade, and a reader that waits for the session");
 	queue("x", "1W 2R 1W");
-	is_str(found(1), "nothing", "a released node of the session itself goes away");
+	is_str(found(1), "nothing", "a released node of the session itself is deleted");
 }
 
 static void

@@ -74,7 +74,7 @@ test_forgotten_again(void)
 }
 
 /*
- * A server was slow for so long that the next keepalive read is seconds away.  Then it
+ * A server was slow for so long that the next keepalive read is due only seconds later.  Then it
  * answers, and forgets the next request, or one that it had already.
  */
 static void

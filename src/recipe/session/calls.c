@@ -99,7 +99,7 @@ handle_answer(ZklCall *call, const ZklResult *result)
 
 	if (session->proof == call)
 		session->proof = NULL;
-	if (call->needs_sync || call->needs_proof)
+	if (call->awaits != ZKL_LIST_ANY)
 		result = &unproven;
 	if (call->confirms && result->code == ZKL_RC_OK)
 		zkl__lease_confirmed(call);
@@ -220,17 +220,18 @@ static void
 on_synced(ZklCall *call, const ZklResult *result)
 {
 	if (call->prev && result->code == ZKL_RC_OK)
-		call->prev->needs_sync = false;
+		call->prev->awaits = ZKL_LIST_ANY;
 }
 
-/* One proof serves all lists that are sent before its answer; those of before are answered. */
+/* One proof serves all lists behind it.  Lists behind an earlier proof have been answered. */
 static void
 on_proven(ZklCall *call, const ZklResult *result)
 {
 	bool		is_proven = zkl__lease_proved(call, result);
 
 	for (ZklCall *list = call->session->calls; list && is_proven; list = list->next)
-		list->needs_proof = false;
+		if (list->awaits == ZKL_LIST_PROVEN)
+			list->awaits = ZKL_LIST_ANY;
 }
 
 /*
@@ -246,14 +247,12 @@ zkl__get_children(ZklCall *call, const char *path, ZklListAge age, bool watch)
 	ZklOp		op = {.kind = ZKL_OP_LIST, .path = path, .watch = watch};
 	ZklCall    *before = NULL;
 
+	if (call)
+		call->awaits = age;
 	if (call && age == ZKL_LIST_SYNCED)
-	{
-		call->needs_sync = true;
 		before = zkl__send(zkl__call_new(call->session, on_synced, NULL, NULL), &sync);
-	}
 	else if (call && age == ZKL_LIST_PROVEN)
 	{
-		call->needs_proof = true;
 		if (call->session->list_proof == NULL)
 			call->session->list_proof = zkl__lease_prove(call->session, on_proven);
 		before = call->session->list_proof;

@@ -281,7 +281,7 @@ send_proof(ZklSession *session)
 	zkl__lease_arm(session);
 }
 
-/* One that is not backed backs the next one. */
+/* A proof that is not backed backs the next proof. */
 static void
 on_proof(ZklCall *call, const ZklResult *result)
 {

@@ -83,8 +83,7 @@ struct ZklCall
 	bool		confirms;		/* a create or a multi, a quorum write: OK renews the lease */
 	bool		is_backed;		/* ... if the leader had answered shortly before this was sent */
 	int64_t		heard_ms;		/* ... when sent: the write of before that the leader knew of, or 0 */
-	bool		needs_sync;		/* a list whose sync has not succeeded yet */
-	bool		needs_proof;	/* ... or whose proof */
+	ZklListAge	awaits;			/* of a list: the sync or proof that has not succeeded yet */
 	ZklHandler	handler;
 	void	   *subject;		/* for the handler, or NULL */
 	ZklUses    *uses;			/* the subject's, or NULL; counts this call */
