@@ -45,6 +45,11 @@ static const Play plays[] = {
 	{"late timers do not lose a lock",
 		"A lock, A release, all pass 18000, A lock, A trust 2000, all stall! 1450, A ring!, all stall! 50, A apply!, A deliverall!,"
 	" all stall! 50, A apply!, A apply!, A apply!, A deliverall!, all stall! 450, A has X, all losses 0"},
+	{"... and not found if the proof fails", "A lock, A release, A fault apply-and-drop, A lock, A fault throttle@0, A connect, A sends l, A has 0"},
+	{"a permit node is counted behind a proof after an outage", "A permit s1, B permit s1, B disconnect, A giveback s, B connect, B sends wLd, B proofs 1"},
+	{"a waiter for a permit does not count while proofs fail", "A permit s1, B permit s1, all pass 18000, B fault throttle@0, B confirm!, A giveback s, B is pending"},
+	{"an answer that took more than a sixth of the timeout renews no lease",
+	"A lock, all stall! 100, A confirm!, all stall! 1001, A apply!, A apply!, A deliverall!, A lease 899"},
 	/* Only the leader's answer to an earlier request shows that its pings arrive. */
 	{"the first write after a pause renews no lease, the next one behind its answer does",
 	"A lock, A release, all pass 1250, A lock, A sends cl, A lease 2000, A release, all pass 1251, A lock, A sends clm, A lease 2000"},

@@ -137,7 +137,8 @@ grant(ZklRequest *request)
 
 	if (!zkl__lease_allows_grant(request->session))
 	{
-		send_count(request);	/* behind the proof: only a new count can be relied on then */
+		if (zkl__lease_is_proving(request->session))
+			send_count(request);	/* behind the proof: only a new count can be relied on then */
 		return;
 	}
 	request->nodes[0] = request->permit->permit_node;

@@ -387,6 +387,13 @@ zkl__lease_allows_grant(ZklSession *session)
 	return false;
 }
 
+/* Returns whether a proof is in flight that will be answered before what is sent now. */
+bool
+zkl__lease_is_proving(const ZklSession *session)
+{
+	return session->proof != NULL && !session->is_dropping;
+}
+
 /* An answer has come: goes on with grants that waited for a proof. */
 void
 zkl__lease_answered(ZklSession *session)

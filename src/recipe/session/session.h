@@ -208,6 +208,7 @@ extern bool zkl__lease_is_backed(const ZklSession *session);
 extern void zkl__lease_note_holds(ZklSession *session);
 extern void zkl__lease_prepare(ZklSession *session);
 extern bool zkl__lease_allows_grant(ZklSession *session);
+extern bool zkl__lease_is_proving(const ZklSession *session);
 extern void zkl__lease_await(ZklCall *call);
 extern bool zkl__lease_is_fresh(const ZklSession *session);
 extern void zkl__lease_check(ZklSession *session);
