@@ -45,13 +45,13 @@
 #ifndef FULL
 #define FULL (2 * T / 3)	/* trust at most so long after a write */
 #endif
-#ifndef FROM_HEARD
-#define FROM_HEARD (11 * T / 12)	/* ... and so long after one that the leader knew before */
+#ifndef FROM_SETTLED
+#define FROM_SETTLED (11 * T / 12)	/* ... and so long after one that the leader knew before */
 #endif
 #ifndef SETTLES
 #define SETTLES (HALF_TICK + 1)	/* the leader knows a write that was answered so long ago */
 #endif
-#define UNHEARD (FROM_HEARD - T / 3)	/* too old to be of use, or none */
+#define UNSETTLED (FROM_SETTLED - T / 3)	/* too old to be of use, or none */
 #define SUBMITTED_LIMIT FULL
 #else
 #define SUBMITTED_LIMIT LEASE
@@ -69,10 +69,10 @@ byte reached;			/* since the submission of the last answered write, or the hands
 bool backed;			/* the write in flight counts */
 #ifdef PROOFS
 byte trust;			/* how long what is held can be trusted */
-byte heard = UNHEARD;		/* since a settled write, */
-byte heard_last = UNHEARD;	/* since a later one, */
-byte heard_answered = SETTLES;	/* ... and since its answer */
-byte heard_before = FROM_HEARD;	/* since the settled write when the one in flight was sent */
+byte settled = UNSETTLED;		/* since a settled write, */
+byte confirmed_last = UNSETTLED;	/* since a later one, */
+byte confirmed_answered = SETTLES;	/* ... and since its answer */
+byte settled_before = FROM_SETTLED;	/* since the settled write when the one in flight was sent */
 
 inline renew() {
 #ifdef FROM_ANSWER
@@ -89,11 +89,11 @@ inline renew() {
 	fi;
 #else
 	if
-	:: backed && heard_before < FROM_HEARD ->
+	:: backed && settled_before < FROM_SETTLED ->
 		if
 		:: submitted >= FULL -> skip
-		:: submitted < FULL && FROM_HEARD - heard_before < FULL - submitted ->
-			trust = (trust < FROM_HEARD - heard_before -> FROM_HEARD - heard_before : trust)
+		:: submitted < FULL && FROM_SETTLED - settled_before < FULL - submitted ->
+			trust = (trust < FROM_SETTLED - settled_before -> FROM_SETTLED - settled_before : trust)
 		:: else ->
 			trust = (trust < FULL - submitted -> FULL - submitted : trust)
 		fi
@@ -101,13 +101,13 @@ inline renew() {
 	fi;
 #endif
 	if
-	:: heard_answered >= SETTLES ->
-		heard = heard_last;
-		heard_last = (submitted < UNHEARD -> submitted : UNHEARD);
-		heard_answered = 0
+	:: confirmed_answered >= SETTLES ->
+		settled = confirmed_last;
+		confirmed_last = (submitted < UNSETTLED -> submitted : UNSETTLED);
+		confirmed_answered = 0
 	:: else
 	fi;
-	heard_before = FROM_HEARD
+	settled_before = FROM_SETTLED
 }
 #endif
 bool notified;			/* the client has detected the end of the session */
@@ -197,11 +197,11 @@ init {
 		owed = false;
 		backed = reached <= BACKED;
 #ifdef PROOFS
-#ifdef HEARD_AT_ONCE
-		heard_before = heard_last;
+#ifdef SETTLED_AT_ONCE
+		settled_before = confirmed_last;
 #else
-		heard_before = (heard_answered >= SETTLES -> heard_last : heard);
-		heard_before = (heard_before >= UNHEARD -> FROM_HEARD : heard_before);
+		settled_before = (confirmed_answered >= SETTLES -> confirmed_last : settled);
+		settled_before = (settled_before >= UNSETTLED -> FROM_SETTLED : settled_before);
 #endif
 #endif
 		heartbeat();
@@ -367,10 +367,10 @@ init {
 
 #ifdef PROOFS
 		trust = (trust > 0 -> trust - 1 : 0);
-		AGED(heard, UNHEARD);
-		AGED(heard_last, UNHEARD);
-		AGED(heard_before, FROM_HEARD);
-		AGED(heard_answered, SETTLES);
+		AGED(settled, UNSETTLED);
+		AGED(confirmed_last, UNSETTLED);
+		AGED(settled_before, FROM_SETTLED);
+		AGED(confirmed_answered, SETTLES);
 #endif
 	   }
 	od

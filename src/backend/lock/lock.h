@@ -103,7 +103,7 @@ typedef struct ZklockLongWait
 /*
  * Publishes a wait that has lasted for deadlock_timeout, and searches for a cycle.
  * Called whenever the wait is checked; lowers *check_again to the time of the next call.
- * Waits for answers, interruptibly, until the request is decided or its time is over.
+ * Waits for answers, interruptibly, until the request is decided or its timeout has passed.
  * "display" is the name of what it waits for.  Throws 40P01.  Returns true, if the
  * timeout's "may_requeue" is set, when the caller is to queue again instead: it only keeps
  * a place in the queue for local waiters, and its failure would not break the cycle.

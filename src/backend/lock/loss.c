@@ -133,7 +133,7 @@ zklock_check_loss(void)
 	(void) zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
 	if (session == NULL || zkl_session_is_intact(session))
 		return;
-	/* The question ends a session whose time is over, and so requests a cancel. */
+	/* This check ends a session whose lease has expired, and so requests a cancel. */
 	(void) zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
 
 	/*

@@ -41,7 +41,7 @@ static timer_t timer;			/* sends it */
 static volatile sig_atomic_t retry_ms = RETRY_MS;
 static struct sigaction sigint_before;
 
-/* The session whose lease ends, and whether the timer will ring then or earlier. */
+/* The session whose lease ends, and whether the timer will fire then or earlier. */
 static ZklSession *volatile watched = NULL;
 static volatile sig_atomic_t is_deadline_set = false;
 
@@ -194,13 +194,13 @@ serve_requests(void)
 /*
  * Returns when the lease of what this session holds ends; 0: not.  Then requests a cancel.
  *
- * The I/O thread may notice late that time is over: it waits for names, for handshakes and
- * for the library's mutex.  So the backend has a timer of its own, whose signal interrupts
- * whatever it does.  PostgreSQL's timeouts do not suffice: they end with an error, and
- * their clock does not count the time for which the machine is suspended.
+ * The I/O thread may notice late that the lease has expired: it waits for names, for
+ * handshakes and for the library's mutex.  So the backend has a timer of its own, whose
+ * signal interrupts whatever it does.  PostgreSQL's timeouts do not suffice: they end with
+ * an error, and their clock does not count the time for which the machine is suspended.
  *
  * Each confirmed write moves the deadline, but not the timer, which looks at the deadline
- * when it rings.  So a grant costs no system call while the timer is set.
+ * when it fires.  So a grant costs no system call while the timer is set.
  */
 static int64
 check_deadline(void)

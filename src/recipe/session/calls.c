@@ -184,7 +184,7 @@ zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n)
 		return NULL;
 	session = call->session;
 	/* Before another thread can send it. */
-	call->heard_ms = zkl__lease_heard(session);
+	call->settled_ms = zkl__lease_settled_ms(session);
 	call->is_backed = zkl__lease_is_backed(session);
 	if (ops && zkl_client_submit(session->client, form, ops, n, call))
 	{

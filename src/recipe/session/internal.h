@@ -26,11 +26,11 @@
 #endif
 
 /* A confirmed quorum write. */
-typedef struct ZklHeard
+typedef struct ZklConfirmation
 {
 	int64_t		submitted_ms;	/* 0: none */
 	int64_t		answered_ms;
-} ZklHeard;
+} ZklConfirmation;
 
 struct ZklSession
 {
@@ -55,8 +55,8 @@ struct ZklSession
 	int64_t		reached_ms;		/* submit time of the last one, or handshake, that was answered */
 	int64_t		trusted_until_ms;	/* what is held is lost then; see lease.c */
 	int64_t		deadline_ms;	/* the same while something is held, 0, or OVERDUE; atomic */
-	ZklHeard	heard;			/* settled since, and ... */
-	ZklHeard	heard_last;		/* ... not settled when it was noted */
+	ZklConfirmation settled;	/* the newest settled write; see lease.c */
+	ZklConfirmation confirmed;	/* a later one, not settled when it was noted */
 	ZklCall    *proof;			/* in flight */
 	ZklCall    *list_proof;		/* before lists; in flight */
 	int64_t		no_proof_before_ms; /* the last one failed */

@@ -13,9 +13,9 @@
  * The leader ends a session T after the last heartbeat that it knows.  A forwarded write
  * is none: a follower reports heartbeats every half tick, on the connection that carries
  * the writes.  So when the leader confirms a write, it knows every heartbeat that arrived
- * half a tick before, and a write that was answered so long before has arrived.  It keeps
- * the session for T from the submission of the newest such write ("heard").  Without one,
- * the last heartbeat is the library's own ping, up to T/3 old.
+ * half a tick before, and a write that was answered so long before is settled: the leader
+ * knows of it.  It keeps the session for T from the submission of the newest settled write.
+ * Without one, the last heartbeat is the library's own ping, up to T/3 old.
  *
  * A write passes from a follower to the leader although nothing passes from the leader to the
  * follower, which then gets no pings, and reports no heartbeats.  So the write counts only if it
@@ -91,18 +91,18 @@ report_interval(const ZklSession *session)
 }
 
 static bool
-is_settled(const ZklSession *session, const ZklHeard *heard)
+is_settled(const ZklSession *session, const ZklConfirmation *write)
 {
-	return heard->submitted_ms != 0 &&
-		zkl_now_ms() - heard->answered_ms >= report_interval(session);
+	return write->submitted_ms != 0 &&
+		zkl_now_ms() - write->answered_ms >= report_interval(session);
 }
 
-/* Returns when the newest write was submitted that the leader knows of by now; 0: none. */
+/* Returns when the newest settled write was submitted; 0: none. */
 int64_t
-zkl__lease_heard(const ZklSession *session)
+zkl__lease_settled_ms(const ZklSession *session)
 {
-	return is_settled(session, &session->heard_last) ? session->heard_last.submitted_ms
-		: session->heard.submitted_ms;
+	return is_settled(session, &session->confirmed) ? session->confirmed.submitted_ms
+		: session->settled.submitted_ms;
 }
 
 static int64_t
@@ -111,9 +111,9 @@ trust_from(const ZklCall *call)
 	int64_t		timeout_ms = call->session->connection.session_timeout_ms;
 	int64_t		at_least = call->submitted_ms + timeout_ms / 3;
 	int64_t		at_most = call->submitted_ms + timeout_ms * 2 / 3;
-	int64_t		heard = call->heard_ms == 0 ? 0 : call->heard_ms + timeout_ms * 11 / 12;
+	int64_t		from_settled = call->settled_ms == 0 ? 0 : call->settled_ms + timeout_ms * 11 / 12;
 
-	return heard < at_least ? at_least : heard < at_most ? heard : at_most;
+	return from_settled < at_least ? at_least : from_settled < at_most ? from_settled : at_most;
 }
 
 /* The owner has found the deadline passed: no later answer moves it. */
@@ -175,11 +175,11 @@ zkl__lease_confirmed(const ZklCall *call)
 		renew(session, call);
 	if (call->submitted_ms > session->reached_ms)
 		session->reached_ms = call->submitted_ms;
-	if (session->heard_last.submitted_ms == 0 || is_settled(session, &session->heard_last))
+	if (session->confirmed.submitted_ms == 0 || is_settled(session, &session->confirmed))
 	{
-		session->heard = session->heard_last;
-		session->heard_last.submitted_ms = call->submitted_ms;
-		session->heard_last.answered_ms = zkl_now_ms();
+		session->settled = session->confirmed;
+		session->confirmed.submitted_ms = call->submitted_ms;
+		session->confirmed.answered_ms = zkl_now_ms();
 	}
 	zkl__lease_note_holds(session);
 }
@@ -192,7 +192,7 @@ zkl__lease_has_expired(const ZklSession *session, int64_t now)
 		(now >= session->trusted_until_ms || read_deadline(session) == OVERDUE);
 }
 
-/* Ends the session if its time is over: no thread may go by an older state. */
+/* Ends the session if its lease has expired: no thread may rely on an older state. */
 void
 zkl__lease_check(ZklSession *session)
 {
@@ -306,10 +306,10 @@ static int64_t
 proof_due_ms(const ZklSession *session)
 {
 	int64_t		due_ms = session->lease_from_ms + proof_interval(session);
-	int64_t		settled_ms = session->heard_last.answered_ms + report_interval(session);
+	int64_t		settles_ms = session->confirmed.answered_ms + report_interval(session);
 
-	if (is_trust_short(session) && settled_ms < due_ms)
-		due_ms = settled_ms;
+	if (is_trust_short(session) && settles_ms < due_ms)
+		due_ms = settles_ms;
 	return due_ms > session->no_proof_before_ms ? due_ms : session->no_proof_before_ms;
 }
 

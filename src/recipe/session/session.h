@@ -82,7 +82,7 @@ struct ZklCall
 	bool		is_keepalive;	/* a keepalive read: no code waits for it */
 	bool		confirms;		/* a create or a multi, a quorum write: OK renews the lease */
 	bool		is_backed;		/* ... if the leader had answered shortly before this was sent */
-	int64_t		heard_ms;		/* ... when sent: the write of before that the leader knew of, or 0 */
+	int64_t		settled_ms;		/* ... submit time of the newest settled write when this was sent, or 0 */
 	ZklListAge	awaits;			/* of a list: the sync or proof that has not succeeded yet */
 	ZklHandler	handler;
 	void	   *subject;		/* for the handler, or NULL */
@@ -203,7 +203,7 @@ extern void zkl__wake(ZklSession *session);
 /* lease.c */
 extern void zkl__lease_confirmed(const ZklCall *call);
 extern bool zkl__lease_suffices(const ZklSession *session, int64_t submitted_ms);
-extern int64_t zkl__lease_heard(const ZklSession *session);
+extern int64_t zkl__lease_settled_ms(const ZklSession *session);
 extern bool zkl__lease_is_backed(const ZklSession *session);
 extern void zkl__lease_note_holds(ZklSession *session);
 extern void zkl__lease_prepare(ZklSession *session);

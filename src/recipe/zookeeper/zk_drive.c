@@ -242,7 +242,7 @@ connected(ZklClient *client, ZklConnectionInfo *info)
 	zkl_zk_describe_server(client, info->server, sizeof(info->server));
 	log_connected(client, info->server);
 	info->asked_ms = client->asked_ms;
-	client->heard_ms = zkl_io_thread_now();
+	client->received_ms = zkl_io_thread_now();
 	client->due_ms = client->asked_ms + info->session_timeout_ms / 3;
 	client->connect_ms = 0;
 	client->has_tried = false;
@@ -398,7 +398,7 @@ receive_all(ZklClient *client)
 		rc = zookeeper_process(client->zh, ZOOKEEPER_READ);
 		client->is_inside = rc == ZNOTHING;
 		if (rc == ZOK)
-			client->heard_ms = now;
+			client->received_ms = now;
 		send_all(client);
 	}
 	client->in_is_full = client->tls && rc == ZOK;

@@ -44,7 +44,7 @@ first_connect_ms(const ZklClient *client)
 /*
  * Sets the time of the attempt to connect that begins.  A session that is resumed expires
  * soon, and what is held in it is lost before that: mostly between half of the session timeout
- * and two thirds of it after the server was heard.  So the attempt takes at most half of what
+ * and two thirds of it after the last answer of the server.  So the attempt takes at most half of what
  * is left: a server that accepts connections and does not answer must leave time for others.
  * But no server answers at once, so the last attempts are not shortened any more.
  */
@@ -52,11 +52,11 @@ static void
 shorten_attempt(ZklClient *client, int64_t now)
 {
 	int			timeout_ms = zoo_recv_timeout(client->zh);
-	int64_t		left_ms = client->heard_ms + timeout_ms / 2 - now;
+	int64_t		left_ms = client->received_ms + timeout_ms / 2 - now;
 
 	if (client->connect_ms == 0)
 		client->connect_ms = first_connect_ms(client);
-	if (client->heard_ms != 0 && left_ms > timeout_ms / 10 && client->connect_ms > left_ms / 2)
+	if (client->received_ms != 0 && left_ms > timeout_ms / 10 && client->connect_ms > left_ms / 2)
 		client->connect_ms = (int) (left_ms / 2);
 	client->connect_by_ms = now + client->connect_ms;
 }
