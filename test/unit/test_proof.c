@@ -53,6 +53,7 @@ static const Play plays[] = {
 	/* Only the leader's answer to an earlier request shows that its pings arrive. */
 	{"the first write after a pause renews no lease, the next one behind its answer does",
 	"A lock, A release, all pass 1250, A lock, A sends cl, A lease 2000, A release, all pass 1251, A lock, A sends clm, A lease 2000"},
+	{"... counted from the submission of the earlier one", "A lock, all stall! 100, A confirm!, all stall! 900, A apply!, A apply!, A deliverall!, A release, all pass 351, A lock, A sends clm"},
 	{"... a permit's node is the next one", "A permit s3, A release s, all pass 1251, A permit s3, A sends clgcLd, A lease 2000"},
 	{"... a connection is as good as an answer", "A lock, A release, all pass 1251, A disconnect, A connect, A lock, A sends cl, A lease 2000"},
 	{"a waiter that comes first sends a proof before it lists the queue, and is granted without another list",
