@@ -398,13 +398,8 @@ zkl__lease_is_proving(const ZklSession *session)
 void
 zkl__lease_answered(ZklSession *session)
 {
-	if (!session->grant_waits || zkl__is_final(session))
+	if (!session->grant_waits || zkl__is_final(session) || !zkl__lease_is_fresh(session))
 		return;
-	if (!zkl__lease_is_fresh(session))
-	{
-		zkl__lease_prepare(session);
-		return;
-	}
 	session->grant_waits = false;
 	zkl__on_advance(session);
 }
