@@ -16,7 +16,8 @@ Effects outside the database, such as a mail, can happen several times: the cook
 for a job that must not repeat them. Or pass the fencing token (zk_fence, Held.token) with them.
 
 Behind a pooler in transaction mode only with_lock() and run_once() work (psycopg 3:
-prepare_threshold=None). hold(), lead() and run_at_most_once() need a session of their own.
+prepare_threshold=None; 0 does not work anywhere). hold(), lead() and run_at_most_once() need a
+session of their own.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ import random
 import socket
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, wait
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from operator import methodcaller
 from typing import Any, Callable, Iterator, Optional, Tuple, Type, TypeVar
@@ -52,12 +53,12 @@ _ERRORS = _of_drivers("Error")
 _CONNECTION_ERRORS = _of_drivers("OperationalError") + _of_drivers("InterfaceError")
 
 # SQLSTATEs after which a transaction is repeated: with the same session, or with another one
-# because the ensemble did not answer, or the server stops, starts, or is a standby.
+# because the ensemble did not answer, or the server stops, starts, is full, or is a standby.
 _AGAIN = {"40001", "40P01"}
-_AGAIN_ELSEWHERE = _AGAIN | {"08001", "08006", "57P01", "57P02", "57P03", "25006"}
+_AGAIN_ELSEWHERE = _AGAIN | {"08001", "08006", "57P01", "57P02", "57P03", "53300", "25006"}
 
-# PQTRANS_IDLE and PQTRANS_INTRANS of libpq. A closed connection has neither of them.
-_IDLE, _IN_TRANSACTION = 0, 2
+# PQTRANS_IDLE, PQTRANS_INTRANS and PQTRANS_INERROR of libpq. A closed connection has none of them.
+_IDLE, _IN_TRANSACTION, _FAILED = 0, 2, 3
 
 # The server notices the death of the program within 2 seconds, and that of its machine within 25.
 # The program notices that of the server's machine within 15: before the lock can go to another one.
@@ -109,8 +110,10 @@ class Locks:
     """Locks, through connections that `connect` opens, one for each call.
 
     `release` receives a connection after use; the default closes it. With a pool:
-    Locks(pool.getconn, pool.putconn). Threads can share a Locks object. Set connect_timeout in
-    the connection string, and target_session_attrs=read-write if it lists several servers.
+    Locks(pool.getconn, pool.putconn). After a restart of the server each attempt may get one of
+    the broken connections of the pool: let the pool check them, or set `attempts` to more than
+    their number. Threads can share a Locks object. Set connect_timeout in the connection string,
+    and target_session_attrs=read-write if it lists several servers.
     """
 
     def __init__(self, connect: Callable[[], Connection],
@@ -122,8 +125,8 @@ class Locks:
                   timeout: Optional[float] = 30.0, attempts: int = 5) -> T:
         """Runs work(conn) in a transaction that holds the lock, and commits; returns the result.
 
-        Waits at most `timeout` seconds for the lock (None: no limit), then raises LockTimeout.
-        Repeats the transaction, up to `attempts`, if the lock was lost (40001), after a
+        Waits at most `timeout` seconds for the lock (None: no limit), then raises LockTimeout, as
+        after lock_timeout. Repeats the transaction, up to `attempts`, if the lock was lost (40001), after a
         serialization failure or a deadlock, and with a new connection if the connection or the
         ensemble failed before COMMIT was sent. The pauses grow to 1.6 s at most, so the restart of
         a server can outlast them. Raises CommitUnknown if it failed during COMMIT. A signal
@@ -132,11 +135,12 @@ class Locks:
         its caller if the name is the same.
         """
         def lock(conn: Connection) -> None:
-            if timeout is None:
-                _value(conn, "SELECT zk_xact_lock(%s)", name)
-            elif not _value(conn, "SELECT zk_try_xact_lock(%s, %s::interval)",
-                            name, f"{timeout:f} s"):
-                raise LockTimeout(f"another session holds the lock {name!r}")
+            with _lock_timeout(name):
+                if timeout is None:
+                    _value(conn, "SELECT zk_xact_lock(%s)", name)
+                elif not _value(conn, "SELECT zk_try_xact_lock(%s, %s::interval)",
+                                name, f"{timeout:f} s"):
+                    raise LockTimeout(f"another session holds the lock {name!r}")
 
         def attempt() -> T:
             with self._connection() as conn:
@@ -185,20 +189,20 @@ class Locks:
 
         A program that hangs stays the leader: let a watchdog kill it, such as systemd's.
         """
-        def steps(held: Held) -> None:
-            while not stop.is_set():
+        def steps(held: Held, ends: threading.Event) -> None:
+            while not ends.is_set():
                 step(held)
-                held.pause(every, stop)
+                held.pause(every, ends)
 
         while not stop.is_set():
             try:
                 with self.hold(name, stop=stop, attempts=1) as held:
-                    _cancellable(held.conn, stop, lambda: steps(held))
+                    _cancellable(held.conn, stop, partial(steps, held))
             except _STEP_DOWN as error:
                 cancelled = stop.is_set() and _sqlstate(error) == "57014"
                 if isinstance(error, _ERRORS) and not cancelled and not _can_reconnect(error):
                     raise
-                if not stop.is_set():
+                if not stop.is_set() or isinstance(error, CommitUnknown):
                     _log.warning("not the leader of %s: %s", name, str(error).strip())
             stop.wait(random.uniform(0, 2))
 
@@ -234,13 +238,14 @@ class Locks:
         seconds: longer than the starts of one tick differ between the machines, and shorter
         than the time between two ticks. If the worker dies, the work may remain undone.
         """
-        end = time.monotonic() + at_least
-        try:
-            with self.hold(name, timeout=0) as held:
-                work(held)
-                held.pause(end - time.monotonic())
-        except LockTimeout:
-            return False
+        with ExitStack() as block:
+            try:
+                held = block.enter_context(self.hold(name, timeout=0))
+            except LockTimeout:
+                return False
+            end = time.monotonic() + at_least
+            work(held)
+            held.pause(end - time.monotonic())
         return True
 
     def _open(self) -> Connection:
@@ -253,24 +258,24 @@ class Locks:
     def _connection(self) -> Iterator[Connection]:
         conn = self._open()
         try:
-            if conn.info.transaction_status != _IDLE:
-                raise ValueError("with_lock() begins the transaction itself")
+            _require_idle(conn)
             autocommit, conn.autocommit = conn.autocommit, True
             try:
                 yield conn
             finally:
-                if conn.info.transaction_status == _IDLE:
-                    conn.autocommit = autocommit
-                else:
-                    conn.close()
+                # An error from here on must not hide what has become of the transaction.
+                with suppress(*_ERRORS):
+                    if conn.info.transaction_status == _IDLE:
+                        conn.autocommit = autocommit
+                    else:
+                        conn.close()
         finally:
-            # An error here must not hide what has become of the transaction.
             with suppress(*_ERRORS):
                 self._release(conn)
 
     def _acquire(self, name: str, timeout: Optional[float],
                  stop: Optional[threading.Event]) -> Connection:
-        def lock() -> None:
+        def lock(_ends: threading.Event) -> None:
             with conn.cursor() as cursor:
                 cursor.execute(_LONG_SESSION)
                 cursor.execute("CALL zk_lock_wait(%s, %s::interval)",
@@ -279,19 +284,19 @@ class Locks:
         conn = self._open()
         try:
             conn.autocommit = True
-            _cancellable(conn, stop or threading.Event(), lock)
+            with _lock_timeout(name):
+                _cancellable(conn, stop or threading.Event(), lock)
             return conn
         except BaseException as error:
             self._close(conn)
             if isinstance(error, _ERRORS) and stop and stop.is_set():
                 raise Stopped(f"stopped waiting for the lock {name!r}") from error
-            if _sqlstate(error) == "55P03":
-                raise LockTimeout(f"another session holds the lock {name!r}") from error
             raise
 
     def _close(self, conn: Connection) -> None:
         conn.close()                    # releases the lock
-        self._release(conn)             # a pool discards a closed connection
+        with suppress(*_ERRORS):        # as in _connection()
+            self._release(conn)         # a pool discards a closed connection
 
 
 class Held:
@@ -328,11 +333,14 @@ class Held:
             raise LockLost(f"the lock {self.name!r} was lost")
 
     def pause(self, seconds: float, stop: Optional[threading.Event] = None) -> None:
-        """Waits until the time has passed or `stop` is set, and checks the lock each second."""
+        """Waits until the time has passed or `stop` is set, and checks the lock each second, and
+        at the end of the time."""
         stop = stop or threading.Event()
         end = time.monotonic() + seconds
-        while not stop.wait(min(max(end - time.monotonic(), 0), 1)) and time.monotonic() < end:
+        while not stop.wait(min(max(end - time.monotonic(), 0), 1)):
             self.check()
+            if time.monotonic() >= end:
+                return
 
     def _query(self, sql: str) -> Any:
         try:
@@ -340,6 +348,8 @@ class Held:
         except _ERRORS as error:
             if _sqlstate(error) == "57014":
                 raise Stopped(f"a check of the lock {self.name!r} was cancelled") from error
+            if not _can_reconnect(error):
+                raise
             raise LockLost(f"the lock {self.name!r} was lost: {str(error).strip()}") from error
 
 
@@ -360,6 +370,16 @@ def _can_reconnect(error: BaseException) -> bool:
     return state in _AGAIN_ELSEWHERE or state is None and isinstance(error, _CONNECTION_ERRORS)
 
 
+@contextmanager
+def _lock_timeout(name: str) -> Iterator[None]:
+    try:
+        yield
+    except _ERRORS as error:
+        if _sqlstate(error) == "55P03":
+            raise LockTimeout(f"another session holds the lock {name!r}") from error
+        raise
+
+
 def _repeat(function: Callable[[], T], attempts: int,
             can_repeat: Callable[[BaseException], bool]) -> T:
     attempt = 1
@@ -371,13 +391,19 @@ def _repeat(function: Callable[[], T], attempts: int,
                 raise
             _log.info("attempt %d: %s, trying again", attempt,
                       _sqlstate(error) or str(error).strip())
-        time.sleep(random.uniform(0, 0.1 * 2**attempt))
+        time.sleep(random.uniform(0, min(0.1 * 2**attempt, 1.6)))
         attempt += 1
+
+
+def _require_idle(conn: Connection) -> None:
+    if conn.info.transaction_status in (_IN_TRANSACTION, _FAILED):
+        raise ValueError("the connection is in a transaction already")
 
 
 def _transaction(conn: Connection, begin: str, lock: Callable[[Connection], None],
                  work: Callable[[Connection], T]) -> T:
     """Sends BEGIN and COMMIT itself: conn.commit() does not report that COMMIT rolled back."""
+    _require_idle(conn)
     try:
         conn.cursor().execute(begin)
         lock(conn)
@@ -449,20 +475,30 @@ class _Canceller:
             self._conn.cancel()
 
 
-def _cancellable(conn: Connection, stop: threading.Event, function: Callable[[], T]) -> T:
+def _cancellable(conn: Connection, stop: threading.Event,
+                 function: Callable[[threading.Event], None]) -> None:
     """Runs the function in a second thread, and cancels its statements when `stop` is set, or
-    when a signal handler raises an exception in this thread. psycopg2 waits for the server in
-    libpq, where a thread runs no signal handlers. A cancel between two statements has no
-    effect; therefore it is repeated."""
+    when a signal handler raises an exception in this thread; its argument is set then, too.
+    psycopg2 waits for the server in libpq, where a thread runs no signal handlers. A cancel
+    between two statements has no effect; therefore it is repeated."""
     canceller = _Canceller(conn)
-    with ThreadPoolExecutor(1) as executor:
-        future = executor.submit(function)
+    ends = threading.Event()
+    future: Future[None] = Future()
+
+    def run() -> None:
         try:
-            while not stop.is_set() and not future.done():
-                wait([future], timeout=0.2)
-        finally:
-            while not future.done():
-                canceller.request()
-                wait([future], timeout=0.2)
-            canceller.end()
-        return future.result()
+            future.set_result(function(ends))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        while not stop.is_set() and not future.done():
+            wait([future], timeout=0.2)
+    finally:
+        ends.set()
+        while not future.done():
+            canceller.request()
+            wait([future], timeout=0.2)
+        canceller.end()
+    future.result()

@@ -75,6 +75,22 @@ public final class Program {
                         .withLock(name, seconds("30"), conn -> insert(conn, args[3]));
                 say("done");
                 break;
+            case "nested":
+                nested(name, args[3]);
+                break;
+            case "aborted":
+                aborted(name);
+                break;
+            case "lead_elsewhere":
+                locks.leader(name, seconds(args[3]), held -> say("step")).run();
+                break;
+            case "lead_one_step":
+                leadOneStep(name);
+                break;
+            case "most_busy":
+                locks.runAtMostOnce(name, Duration.ZERO,
+                        held -> locks.withLock(args[3], Duration.ZERO, conn -> true));
+                break;
             case "lead":
                 lead(name, args[3], seconds(args[4]));
                 break;
@@ -124,11 +140,15 @@ public final class Program {
 
     private static void hold(String name, String by, Duration timeout)
             throws SQLException, InterruptedException {
-        try (ZkLock.Held held = locks.hold(name, timeout)) {
+        ZkLock.Held held = locks.hold(name, timeout);
+        try {
             for (int i = 0; i < 2; i++) {
                 held.transaction(conn -> insert(conn, by));
             }
             say("token " + held.token);
+        } finally {
+            held.close();
+            held.close();                       // does nothing
         }
         say("done");
     }
@@ -164,6 +184,36 @@ public final class Program {
                     }
                     return result;
                 });
+    }
+
+    private static void nested(String name, String by) throws SQLException, InterruptedException {
+        try (ZkLock.Held held = locks.hold(name, null)) {
+            held.transaction(conn -> {
+                insert(conn, by);
+                try {
+                    return held.transaction(c -> insert(c, by));
+                } catch (InterruptedException error) {
+                    throw new SQLException(error);
+                }
+            });
+        }
+    }
+
+    /** Checks the lock in a transaction that has failed. */
+    private static void aborted(String name) throws SQLException, InterruptedException {
+        try (ZkLock.Held held = locks.hold(name, null)) {
+            held.conn.setAutoCommit(false);
+            swallow(held.conn);
+            held.check();
+        }
+    }
+
+    /** The step stops the leader. */
+    private static void leadOneStep(String name) throws SQLException, InterruptedException {
+        ZkLock.Leader[] leader = new ZkLock.Leader[1];
+        leader[0] = locks.leader(name, seconds("0"), held -> leader[0].stop());
+        leader[0].run();
+        say("stopped");
     }
 
     private static void lead(String name, String by, Duration every)

@@ -109,6 +109,41 @@ def failing_release(name, by):
     say("done")
 
 
+def session_ends(name, by):
+    """The session ends right after the commit, and its settings cannot be restored."""
+    def connect():
+        conn = driver.connect(sys.argv[2])
+        conn.set_session(isolation_level="SERIALIZABLE")
+        return conn
+
+    def commit(conn):
+        real_commit(conn)
+        driver.connect(sys.argv[2]).cursor().execute(
+            "SELECT pg_terminate_backend(%s, 600000)", (conn.info.backend_pid,))
+
+    real_commit, zklock._commit = zklock._commit, commit
+    zklock.Locks(connect).with_lock(name, lambda conn: insert(conn, by))
+    say("done")
+
+
+def nested(name, by):
+    def outer(conn):
+        insert(conn, by)
+        held.transaction(lambda conn: insert(conn, by))
+
+    with locks.hold(name) as held:
+        held.transaction(outer)
+
+
+def aborted(name):
+    """Checks the lock in a transaction that has failed."""
+    with locks.hold(name) as held:
+        try:
+            held.conn.cursor().execute("BEGIN; SELECT 1 / 0")
+        except driver.Error:
+            held.check()
+
+
 def lead(name, by, every):
     def step(held):
         held.transaction(lambda conn: insert(conn, by))
@@ -117,6 +152,32 @@ def lead(name, by, every):
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     locks.lead(name, step, stop, every=float(every))
     say("stopped")
+
+
+def lead_elsewhere(name, every):
+    """The steps use no database."""
+    locks.lead(name, lambda held: say("step"), threading.Event(), every=float(every))
+
+
+def lead_one_step(name):
+    """The step stops the leader."""
+    stop = threading.Event()
+    locks.lead(name, lambda held: stop.set(), stop)
+    say("stopped")
+
+
+def lead_in_thread(name, by, kind):
+    """The main thread ends; if the leader's thread is a daemon, after the first step."""
+    def step(held):
+        held.transaction(lambda conn: insert(conn, by))
+        stepped.set()
+
+    stepped = threading.Event()
+    threading.Thread(target=lambda: locks.lead(name, step, threading.Event(), every=3600),
+                     daemon=kind == "daemon").start()
+    if kind == "daemon":
+        stepped.wait()
+    say("main ends")
 
 
 def lead_handler(name, by, every):
@@ -133,6 +194,11 @@ def once(job, tick, by):
 def most(name, at_least):
     ran = locks.run_at_most_once(name, lambda held: say("works"), float(at_least))
     say("ran" if ran else "another")
+
+
+def most_busy(name, other):
+    """The work waits for another lock in vain."""
+    locks.run_at_most_once(name, lambda held: locks.with_lock(other, say, timeout=0), 0)
 
 
 def pooled(name):

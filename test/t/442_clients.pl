@@ -15,7 +15,7 @@ use ZkLock::Util qw(read_file write_file);
 
 my $servers = ZkLock::Clients->start;
 my $zkc = $servers->{zkc};
-my @clients = $servers->clients(39);
+my @clients = $servers->clients(41);
 
 # All clients at once, on both servers, and through a pooler in transaction mode.
 {
@@ -132,6 +132,10 @@ sub check_refusals
 	$other->query_ok("SELECT zk_lock('$lock')");
 	is($servers->run($client, 'one', 'work', $lock, 'w', '0.1')->wait, "failed: LockTimeout\n",
 		"$name: a lock that another session holds is reported after the timeout");
+	$servers->{one}->safe_psql('postgres', "ALTER DATABASE postgres SET lock_timeout = '100ms'");
+	is($servers->run($client, 'one', 'work', $lock, 'w')->wait, "failed: LockTimeout\n",
+		"$name: ... and after lock_timeout");
+	$servers->{one}->safe_psql('postgres', 'ALTER DATABASE postgres RESET lock_timeout');
 	$other->query_ok("SELECT zk_unlock('$lock')");
 	is($servers->run($client, 'one', 'swallow', $lock)->wait, "failed: NotCommitted\n",
 		"$name: an error that the work has caught is reported");
@@ -140,6 +144,10 @@ sub check_refusals
 	is($servers->work_done, '', "$name: ... and its transaction is not committed");
 	is($servers->run($client, 'one', 'failing_release', $lock, 'w')->wait, "done\n",
 		"$name: a connection that breaks after the commit is no error");
+	is($servers->work_done, 'w', "$name: ... and the transaction is not repeated");
+	return if $name ne 'psycopg2';
+	is($servers->run($client, 'one', 'session_ends', $lock, 'w')->wait, "done\n",
+		"$name: a session whose settings cannot be restored after the commit is no error");
 	is($servers->work_done, 'w', "$name: ... and the transaction is not repeated");
 	return;
 }

@@ -18,7 +18,7 @@ use constant RARELY => 3600;    # seconds between two steps of a leader
 
 my $servers = ZkLock::Clients->start;
 my $zkc = $servers->{zkc};
-my @clients = $servers->clients(38);
+my @clients = $servers->clients(48);
 my $other = session($servers->{two});
 
 sub path_of { return "/zklock/locks/$_[0]" }
@@ -81,6 +81,16 @@ sub check_lost_leadership
 	stopped_by_term($client, $run, 'it stops at SIGTERM');
 	$servers->work_done;
 
+	for my $every (0, 0.5)
+	{
+		$run = $servers->run($client, 'one', 'lead_elsewhere', $lock, $every);
+		$run->wait_log(qr/^step/m);
+		$servers->delete_nodes($lock);
+		$run->wait_log(qr/not the leader/);
+		pass("$name: a leader with a step each $every s elsewhere notices that its node is deleted");
+		$run->signal('KILL')->wait;
+	}
+
 	my $gate = $servers->close_gate(AT_COMMIT);
 	$run = $servers->run($client, 'one', 'lead', $lock, 'leader', RARELY);
 	$servers->wait_at_gate(AT_COMMIT, $run);
@@ -111,10 +121,8 @@ sub check_broken_connection
 	pass("$name: a leader whose connection breaks during COMMIT steps down");
 	open_gate($gate);
 	ok($servers->wait_work_of('leader', $run), "$name: ... and leads again");
-	my $backend = $servers->{one}->safe_psql('postgres',
-		"SELECT pid FROM pg_stat_activity WHERE application_name = '$run->{name}'");
 	$servers->work_done;
-	$servers->terminate($backend);
+	$servers->terminate(backend_of($run));
 	ok($servers->wait_work_of('leader', $run), "$name: an idle leader whose connection breaks leads again");
 	stopped_by_term($client, $run, '... and stops at SIGTERM');
 	$servers->work_done;
@@ -125,6 +133,13 @@ sub session_of_holder
 {
 	my ($lock) = @_;
 	return $other->query_ok("SELECT session_id FROM zk_locks_of('$lock') WHERE granted");
+}
+
+sub backend_of
+{
+	my ($run) = @_;
+	return $servers->{one}->safe_psql('postgres',
+		"SELECT pid FROM pg_stat_activity WHERE application_name = '$run->{name}'");
 }
 
 sub fenced_token
@@ -153,6 +168,7 @@ sub check_sigterm
 	}
 	works($other, "SELECT zk_unlock('$lock')", 't', "$name: the leader is undisturbed");
 
+	is($servers->run($client, 'one', 'lead_one_step', $lock)->wait, "stopped\n", "$name: a step can stop its leader");
 	for my $command ('lead', $name eq 'JDBC' ? () : 'lead_handler')
 	{
 		my $gate = $servers->close_gate(IN_WORK);
@@ -170,6 +186,32 @@ sub check_sigterm
 		open_gate($gate);
 		is($servers->work_done, '', "$name: $command: its transaction is rolled back");
 	}
+	return if $name eq 'JDBC';
+	is(start_leader($client, 'one', $lock, 'leader', 0.01)->signal('TERM')->wait, "stopped\n",
+		"$name: a leader with many short steps stops at SIGTERM");
+	$servers->work_done;
+	my $run = $servers->run($client, 'one', 'lead_handler', $lock, 'leader', 0.01);
+	$servers->wait_work_of('leader', $run);
+	is($run->signal('TERM')->wait, "handler\n", "$name: ... also by an exception of the signal handler");
+	$servers->work_done;
+	return;
+}
+
+# The main thread of the program ends before the thread in which it leads.
+sub check_thread
+{
+	my ($client) = @_;
+	my ($name, $lock) = ($client->{name}, "thread:$client->{name}");
+	my $run = $servers->run($client, 'one', 'lead_in_thread', $lock, 'leader', 'plain');
+	$run->wait_log(qr/main ends/);
+	$servers->wait_work_of('leader', $run);
+	$servers->work_done;
+	$servers->terminate(backend_of($run));
+	ok($servers->wait_work_of('leader', $run), "$name: a thread leads again after the main thread has ended");
+	$run->signal('KILL')->wait;
+	is($servers->run($client, 'one', 'lead_in_thread', $lock, 'leader', 'daemon')->wait, "main ends\n",
+		"$name: a daemon thread that leads ends with the program");
+	$servers->work_done;
 	return;
 }
 
@@ -191,6 +233,12 @@ sub check_hold
 			"$name: a transaction under a lock that is still held: SQLSTATE $state "
 			  . ($state eq '23505' ? 'is raised' : 'is repeated'));
 	}
+
+	like($servers->run($client, 'one', 'nested', $lock, 'h')->wait, qr/\Afailed: (?:ValueError|IllegalStateException)$/,
+		"$name: a transaction inside another one is refused");
+	is($servers->work_done, '', "$name: ... and the outer one is not committed");
+	is($servers->run($client, 'one', 'aborted', $lock)->wait, "failed: 25P02\n",
+		"$name: a check in a failed transaction reports no loss");
 
 	my $gate = $servers->close_gate(AT_COMMIT);
 	my $run = $servers->run($client, 'one', 'hold', $lock, 'h');
@@ -224,6 +272,11 @@ sub check_at_most_once
 	$servers->delete_nodes($lock);
 	is($run->wait, "works\nfailed: LockLost\n", "$name: a loss after the work is reported");
 	is($servers->run($client, 'two', 'most', $lock, 0)->wait, "works\nran\n", "$name: the next job runs");
+
+	$other->query_ok("SELECT zk_lock('$lock.busy')");
+	is($servers->run($client, 'one', 'most_busy', $lock, "$lock.busy")->wait, "failed: LockTimeout\n",
+		"$name: work that waits for another lock in vain has failed");
+	$other->query_ok("SELECT zk_unlock('$lock.busy')");
 	return;
 }
 
@@ -233,6 +286,7 @@ for my $client (@clients)
 	check_lost_leadership($client);
 	check_broken_connection($client);
 	check_sigterm($client);
+	check_thread($client) if $client->{name} ne 'JDBC';
 	check_hold($client);
 	check_at_most_once($client);
 	nothing_left($zkc, "$client->{name}: no node is left");

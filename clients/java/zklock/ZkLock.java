@@ -33,7 +33,8 @@ import org.postgresql.core.TransactionState;
  * {@link Held#token}) with them.
  *
  * <p>Behind a pooler in transaction mode only withLock and runOnce work (prepareThreshold=0). hold,
- * leader and runAtMostOnce need a session of their own.
+ * leader and runAtMostOnce need a session of their own. autosave=always works only if the default
+ * isolation level is READ COMMITTED.
  */
 @SuppressWarnings("serial")
 public final class ZkLock {
@@ -96,9 +97,10 @@ public final class ZkLock {
     private static final int CHECK_MS = 15_000;
 
     // SQLSTATEs after which a transaction is repeated, with the same session; and with another
-    // one, also after 08xxx: the server stops, starts, or is a standby.
+    // one, also after 08xxx: the server stops, starts, is full, or is a standby.
     private static final Set<String> AGAIN = Set.of("40001", "40P01");
-    private static final Set<String> AGAIN_ELSEWHERE = Set.of("57P01", "57P02", "57P03", "25006");
+    private static final Set<String> AGAIN_ELSEWHERE =
+            Set.of("57P01", "57P02", "57P03", "53300", "25006");
 
     // The server notices the death of the program within 2 s, and that of its machine within 25 s.
     private static final String WATCH_CLIENT =
@@ -134,7 +136,7 @@ public final class ZkLock {
      * caller if the name is the same.
      *
      * @param timeout of the wait for the lock, or null for no limit
-     * @throws LockTimeout if another session held the lock until the timeout
+     * @throws LockTimeout if another session held the lock until the timeout, or lock_timeout
      * @throws CommitUnknown if the connection broke during COMMIT
      */
     public <T> T withLock(String name, Duration timeout, Work<T> work)
@@ -142,23 +144,33 @@ public final class ZkLock {
         return repeat(() -> {
             Connection conn = connector.connect();
             try {
-                return transaction(conn, c -> lockInTransaction(c, name, timeout), work);
+                return transaction(conn, c -> {
+                    lockInTransaction(c, name, timeout);
+                    return null;
+                }, work);
             } finally {
                 close(conn);
             }
         }, ZkLock::canReconnect);
     }
 
-    private static Void lockInTransaction(Connection conn, String name, Duration timeout)
+    private static void lockInTransaction(Connection conn, String name, Duration timeout)
             throws SQLException {
         query(conn, TRANSACTION);
-        if (timeout == null) {
-            query(conn, "SELECT zk_xact_lock(?)", name);
-        } else if (!query(conn, "SELECT zk_try_xact_lock(?, ?::interval)", name, timeout.toString())
-                .equals(true)) {
-            throw new LockTimeout(name);
+        try {
+            if (timeout == null) {
+                query(conn, "SELECT zk_xact_lock(?)", name);
+            } else if (!query(conn, "SELECT zk_try_xact_lock(?, ?::interval)", name,
+                    timeout.toString()).equals(true)) {
+                throw new LockTimeout(name);
+            }
+        } catch (SQLException error) {
+            throw ofWait(name, error);
         }
-        return null;
+    }
+
+    private static SQLException ofWait(String name, SQLException error) {
+        return "55P03".equals(error.getSQLState()) ? new LockTimeout(name) : error;
     }
 
     /**
@@ -182,7 +194,7 @@ public final class ZkLock {
             return new Held(conn, name);
         } catch (SQLException error) {
             endSession(conn);
-            throw "55P03".equals(error.getSQLState()) ? new LockTimeout(name) : error;
+            throw ofWait(name, error);
         }
     }
 
@@ -231,13 +243,17 @@ public final class ZkLock {
      */
     public boolean runAtMostOnce(String name, Duration atLeast, Step work)
             throws SQLException, InterruptedException {
-        long end = System.nanoTime() + atLeast.toNanos();
-        try (Held held = hold(name, Duration.ZERO)) {
+        Held acquired;
+        try {
+            acquired = hold(name, Duration.ZERO);
+        } catch (LockTimeout error) {
+            return false;
+        }
+        try (Held held = acquired) {
+            long end = System.nanoTime() + atLeast.toNanos();
             work.run(held);
             held.pause(Duration.ofNanos(end - System.nanoTime()), new CountDownLatch(1));
             return true;
-        } catch (LockTimeout error) {
-            return false;
         }
     }
 
@@ -249,6 +265,7 @@ public final class ZkLock {
         public final Connection conn;
         public final String name;
         public final long token;
+        private boolean closed;
 
         private Held(Connection conn, String name) throws SQLException {
             this.conn = conn;
@@ -268,11 +285,16 @@ public final class ZkLock {
                     c -> query(c, "SELECT zk_fence(?)", name), work), this::canRepeat);
         }
 
-        private boolean canRepeat(SQLException error) throws LockLost, Stopped {
+        private boolean canRepeat(SQLException error) throws SQLException {
             if (error.getSQLState() == null) {      // one of the classes above
                 return false;
             }
-            check();
+            try {
+                check();
+            } catch (SQLException lost) {
+                lost.addSuppressed(error);
+                throw lost;
+            }
             return AGAIN.contains(error.getSQLState());
         }
 
@@ -282,24 +304,34 @@ public final class ZkLock {
          *
          * @throws LockLost if the lock was lost, or the server does not answer for 15 seconds
          */
-        public void check() throws LockLost, Stopped {
+        public void check() throws SQLException {
             require("SELECT zk_lock_token(?)", token);
         }
 
-        /** Waits until the time has passed or the latch is open; checks the lock each second. */
+        /**
+         * Waits until the time has passed or the latch is open; checks the lock each second, and at
+         * the end of the time.
+         */
         public void pause(Duration time, CountDownLatch stop)
-                throws LockLost, Stopped, InterruptedException {
+                throws SQLException, InterruptedException {
             long end = System.nanoTime() + time.toNanos();
             long left = time.toMillis();
-            while (!stop.await(Math.min(left, 1000), TimeUnit.MILLISECONDS) && left > 0) {
+            while (!stop.await(Math.min(left, 1000), TimeUnit.MILLISECONDS)) {
                 check();
                 left = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime());
+                if (left <= 0) {
+                    return;
+                }
             }
         }
 
         /** Releases the lock, and ends the session. */
         @Override
-        public void close() throws LockLost, Stopped {
+        public void close() throws SQLException {
+            if (closed) {
+                return;
+            }
+            closed = true;
             try {
                 require("SELECT zk_unlock(?)", true);
             } finally {
@@ -307,7 +339,7 @@ public final class ZkLock {
             }
         }
 
-        private void require(String sql, Object expected) throws LockLost, Stopped {
+        private void require(String sql, Object expected) throws SQLException {
             Object answer;
             try {
                 int before = conn.getNetworkTimeout();
@@ -323,7 +355,7 @@ public final class ZkLock {
                 if (CANCELLED.equals(error.getSQLState())) {
                     throw new Stopped(name, error);
                 }
-                throw new LockLost(name, error);
+                throw canReconnect(error) ? new LockLost(name, error) : error;
             }
             if (!expected.equals(answer)) {
                 throw new LockLost(name, null);
@@ -354,7 +386,7 @@ public final class ZkLock {
         private final Step step;
         private final CountDownLatch stop = new CountDownLatch(1);
         private final CountDownLatch ended = new CountDownLatch(1);
-        private volatile boolean started;
+        private volatile Thread runner;
         private volatile Connection conn;
 
         private Leader(String name, Duration every, Step step) {
@@ -365,7 +397,7 @@ public final class ZkLock {
 
         /** Waits for the lock and leads, in one session after another, until stop(). */
         public void run() throws SQLException, InterruptedException {
-            started = true;
+            runner = Thread.currentThread();
             try {
                 while (stop.getCount() > 0) {
                     try {
@@ -374,7 +406,7 @@ public final class ZkLock {
                         if (!stepsDown(error)) {
                             throw error;
                         }
-                        if (stop.getCount() > 0) {
+                        if (stop.getCount() > 0 || error instanceof CommitUnknown) {
                             LOG.log(System.Logger.Level.WARNING,
                                     "not the leader of " + name + ": " + error.getMessage());
                         }
@@ -386,12 +418,16 @@ public final class ZkLock {
             }
         }
 
-        /** Cancels the wait, or the running statement of the step; returns when run() has ended. */
+        /**
+         * Cancels the wait, or the running statement of the step; returns when run() has ended, in
+         * the step itself at once.
+         */
         public void stop() {
             stop.countDown();
             try {
                 // A cancel between two statements has no effect; therefore it is repeated.
-                while (started && !ended.await(200, TimeUnit.MILLISECONDS)) {
+                while (runner != null && runner != Thread.currentThread()
+                        && !ended.await(200, TimeUnit.MILLISECONDS)) {
                     cancel();
                 }
             } catch (InterruptedException error) {
@@ -460,7 +496,7 @@ public final class ZkLock {
     private static <T> T transaction(Connection conn, Work<?> lock, Work<T> work)
             throws SQLException {
         if (stateOf(conn) != TransactionState.IDLE) {
-            throw new IllegalStateException("withLock begins the transaction itself");
+            throw new IllegalStateException("the connection is in a transaction already");
         }
         boolean autoCommit = conn.getAutoCommit();
         conn.setAutoCommit(false);
