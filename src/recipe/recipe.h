@@ -336,6 +336,9 @@ extern ZklRequest *zkl_kept_request(ZklSession *session, const char *name, ZklMo
 /* Gives up everything that is kept: a session must before it waits for deadlocks to be found. */
 extern void zkl_session_leave_kept(ZklSession *session);
 
+/* Gives up what is kept of one lock. */
+extern void zkl_session_leave_kept_of(ZklSession *session, const char *name);
+
 /* Returns whether these data are of a node that may be kept, and is not known to be in use. */
 extern bool zkl_is_kept(const char *data, int data_len);
 

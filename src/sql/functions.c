@@ -116,6 +116,7 @@ token_of(const ZklockName *name, bool *is_null)
 	return Int64GetDatum(token);
 }
 
+/* The locks are held already, so a cancel waits. */
 static Datum
 tokens_of(ZklockNames *names)
 {
@@ -123,8 +124,10 @@ tokens_of(ZklockNames *names)
 	bool	   *nulls = palloc(sizeof(bool) * (names->n + 1));
 	int			lower_bound = 1;
 
+	HOLD_INTERRUPTS();
 	for (int i = 0; i < names->n; i++)
 		tokens[i] = token_of(zklock_names_get(names, i), &nulls[i]);
+	RESUME_INTERRUPTS();
 	return PointerGetDatum(construct_md_array(tokens, nulls, names->n > 0 ? 1 : 0,
 											  &names->n, &lower_bound, INT8OID, 8,
 											  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));

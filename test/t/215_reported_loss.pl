@@ -228,6 +228,17 @@ for my $case ([ 'LATIN1', '%E2%82%AC' ], [ 'UTF8', "\xe2\x82\xac" ])
 		$s->quit;
 	}
 }
+# ... also if the encoding has changed since the lock was acquired.
+{
+	my $s = session($node);
+	$s->query_ok('BEGIN; SELECT zk_lock_shared(chr(8364)), zk_xact_lock_shared(chr(8364))');
+	$gate->query_ok('SELECT zk_lock_shared(chr(8364))');
+	$s->query_ok("SET client_encoding = 'LATIN1'; SET lock_timeout = '10ms'");
+	fails_with($s, 'SAVEPOINT s; SELECT zk_lock(chr(8364))', '55P03', 'lock_timeout with another client_encoding', hint => 0);
+	$s->query_ok('ROLLBACK TO s');
+	fails_with($s, q(PREPARE TRANSACTION 'p'), '0A000', '... and PREPARE TRANSACTION', like => qr/"%E2%82%AC"/);
+	$s->quit;
+}
 $gate->quit;
 # A node that may not be read for a while, as after "setAcl -R", is watched all the same.
 {

@@ -61,19 +61,21 @@ sub wait_lease_over
 	nothing_left($zkc, 'a commit refused because of silence leaves no node');
 }
 # A lock that was released after the end of its lease is checked, too.
-for my $kind ([ lock => "zk_lock('gone')", "zk_unlock('gone')" ],
-	[ permit => "zk_acquire('gone', 1)", "zk_release('gone')" ],
-	[ 'lock that zk_unlock_all() released' => "zk_lock('gone')", 'zk_unlock_all()' ])
+for my $kind ([ lock => "SELECT zk_lock('gone')", "SELECT zk_unlock('gone')" ],
+	[ permit => "SELECT zk_acquire('gone', 1)", "SELECT zk_release('gone')" ],
+	[ 'lock that zk_unlock_all() released' => "SELECT zk_lock('gone')", 'SELECT zk_unlock_all()' ],
+	[ 'lock of a savepoint' => "SAVEPOINT s; SELECT zk_xact_lock('gone')", 'ROLLBACK TO s' ],
+	[ 'permit of a savepoint' => "SAVEPOINT s; SELECT zk_xact_acquire('gone', 1)", 'ROLLBACK TO s' ])
 {
 	my ($what, $acquire, $release) = @$kind;
 	my $s = connected_session($node, session_timeout => '6s');
 	$s->query_ok('BEGIN');
-	$s->query_ok("SELECT $acquire");
 	$s->query_ok("INSERT INTO t VALUES ('gone $what')");
+	$s->query_ok($acquire);
 	wait_proven($s);
 	$zk->pause;
 	wait_lease_over($s);
-	$s->query_ok("SELECT $release");
+	$s->query_ok($release);
 	fails_with($s, 'COMMIT', '40001',
 		"a commit fails if a silent ensemble does not confirm that a $what was held until its release",
 		like => qr/"gone"/);

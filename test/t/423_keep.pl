@@ -122,6 +122,15 @@ my $t = session($there);
 	$k->query_ok("SELECT zk_xact_lock_all('{d,e}')");
 	wait_zk_empty($zkc, '/zklock/locks/d');
 	is(queue_of($zkc, 'e'), 0, 'an array is not kept, and what was kept before is deleted');
+	keep($k, 'd');
+	my $other = session($here);
+	$other->query_ok("SELECT zk_lock('e')");
+	$k->query_async("SELECT zk_xact_lock_all('{d,e}')");
+	wait_blocked($k);
+	wait_zk_empty($zkc, '/zklock/locks/d');
+	pass('... before the array waits for a session of the same server');
+	$other->quit;
+	$k->wait_result;
 	for my $end ('SELECT zk_unlock_all()', 'DISCARD ALL')
 	{
 		keep($k, 'd');

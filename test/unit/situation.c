@@ -371,7 +371,7 @@ checks(int me)
 	{
 		length += sprintf(text + length, " %" PRIu64, f.reports[i]->session);
 		for (int k = 0; k < f.n_edges; k++)
-			if (zkl_reporter(f.edges[k]) == f.reports[i] && f.edges[k]->from->waiter)
+			if (zkl_reporter(f.edges[k]) == f.reports[i] && f.edges[k]->waiter)
 				length += sprintf(text + length, "(%" PRIu64 ")", f.edges[k]->from->session);
 	}
 	length += sprintf(text + length, ", nodes");

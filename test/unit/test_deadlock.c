@@ -56,6 +56,8 @@ static const Play plays[] = {
 	RELEASED "B lock z, B lock x, C share x, B disconnect!, B downgrade! x" NO_DEADLOCK},
 	{"a downgrade, and a writer that waits",
 	RELEASED "B lock z, B lock x, C lock x, B disconnect!, B downgrade! x" CIRCLE "AC"},
+	{"a downgrade that an ACL forbids",
+	"all servers ab, A lock a, B lock b, B lock a, all deny /zklock/locks/a, A downgrade a, A lock b, all victim AB"},
 	{"a lock still held", RELEASED "B lock z, B lock x, C lock x, B disconnect!" CIRCLE "AC"},
 	{"a shared lock still held", RELEASED "B lock z, B share x, C lock x, B disconnect!" CIRCLE "AC"},
 	{"two permits released", RELEASED "B lock z, B permit p, B permit p, C permit p, B disconnect!,"

@@ -252,6 +252,20 @@ test_local_waiters(void)
 	is_str(found(1), "victim 1: 1>3>2 and 3", "a local waiter with two permits");
 	holds(3, 2, "s*");
 	is_str(found(1), "nothing", "it has released one of them");
+
+	/* 3 has the only permit, and waits for 2 and 4, of which only 4 is a member. */
+	situation_begin();
+	mutex("s", "1");
+	permits("s", "3 1");
+	queue("x", "1W 4W");
+	waits(4, "x");
+	waits(2, "y");
+	local(3, 2, "s*", false);
+	local(3, 4, "s*", false);
+	waits(1, "*s/1");
+	is_str(found(1), "victim 1: 1>3>4", "a local waiter with a permit, behind two sessions");
+	is_str(found(4), "victim 1: 4>1>3", "... found by another member");
+	is_str(checks(1), "reports 1 4(3), nodes s*/1 s*/3 x/4 x/1", "... only the member's report is checked");
 }
 
 /* Nobody in the ensemble holds anything that another one waits for. */

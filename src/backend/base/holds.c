@@ -143,6 +143,8 @@ zklock_hold_prepare(const ZklockName *name)
 
 	if (hold == NULL)
 		hold = hold_new(ZKLOCK_LOCK, name);
+	else if (name->display == name->encoded)	/* client_encoding has changed since */
+		hold->name.display = hold->name.encoded;
 	reserve_level(hold);
 	hold->pins++;
 	return hold;

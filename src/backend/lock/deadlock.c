@@ -98,10 +98,8 @@ warn_of_limits(ZklockLongWait *w)
 	ereport(WARNING,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("deadlocks across servers may remain undetected during this wait"),
-			 errdetail("There are too many znodes, or too long ones, below \"%s\".",
-					   zklock_root),
-			 errhint("Remove the znodes below \"%s/waiting\" that were not created by zklock.",
-					 zklock_root)));
+			 errdetail("There are too many znodes, or too long ones, below the path in zklock.root."),
+			 errhint("Remove the znodes below its child \"waiting\" that were not created by zklock.")));
 }
 
 

@@ -342,6 +342,20 @@ acquire_one_by_one(LockAcquisition *a, bool covered)
 	}
 }
 
+/*
+ * Several locks: while this call waits for a local lock, its server says that it holds the
+ * others.  So it must not have their places in the ensemble, either.
+ */
+static void
+leave_kept(const LockAcquisition *a, ZklSession *session)
+{
+	if (a->names == NULL || a->names->values == NULL)
+		return;
+	for (int i = 0; i < a->n; i++)
+		if (a->holds[i]->mode == ZKL_MODE_NONE)
+			zkl_session_leave_kept_of(session, a->holds[i]->name.encoded);
+}
+
 /* Acquires all locks or none.  Returns false on timeout. */
 static bool
 acquire_both(LockAcquisition *a)
@@ -365,6 +379,8 @@ acquire_both(LockAcquisition *a)
 	session = zklock_session_current();
 	if (session && !zkl_session_has_mode(session, a->mode))
 		zklock_raise(ZKL_NOT_SUPPORTED, &action, 0);
+	if (session)
+		leave_kept(a, session);
 	if (!acquire_one_by_one(a, covered))
 		return false;
 	check_snapshot(&a->timeout);

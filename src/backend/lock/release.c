@@ -145,8 +145,12 @@ zklock_release_levels(int level)
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
 		zklock_hold_forget_levels(hold, level);
-		if (level > 1 && zklock_hold_needed(hold) < hold->mode && zklock_is_lost(hold))
+		if (level == 1 || zklock_hold_needed(hold) >= hold->mode)
+			continue;
+		if (zklock_is_lost(hold))
 			zklock_list_hold(&lost, hold);
+		else
+			zklock_note_release(hold);
 	}
 	if (lost.n > 0)
 		zklock_fail_transaction(&lost);

@@ -303,9 +303,7 @@ zklock_warn_open_parents(void)
 	if (zkl_session_info(session).has_open_parents)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
-				 errmsg("znodes of zklock.root \"%s\" can be changed by others, although zklock.acl is \"creator\"",
-						zklock_root),
+				 errmsg("znodes of zklock.root can be changed by others, although zklock.acl is \"creator\""),
 				 errdetail("Their ACLs cannot be read, or allow programs without the credentials to create and delete znodes below them."),
-				 errhint("Run in zkCli.sh, with the credentials of zklock.auth_file: setAcl -R %s auth::cdrwa,world:anyone:r",
-						 zklock_root)));
+				 errhint("Run in zkCli.sh, with the credentials of zklock.auth_file and the path in zklock.root: setAcl -R PATH auth::cdrwa,world:anyone:r")));
 }

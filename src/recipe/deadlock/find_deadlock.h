@@ -72,11 +72,12 @@ typedef struct ZklVertex
 	bool		in_result;		/* among the reports of the result */
 } ZklVertex;
 
-/* One waits for another.  A local waiter has a single edge, to the session that reports it. */
+/* One waits for another.  A local waiter has an edge to each session that reports it. */
 typedef struct ZklEdge
 {
 	ZklVertex  *from;
 	ZklVertex  *to;
+	const ZklLocalWaiter *waiter;	/* its wait, as "to" reports it; NULL: not local */
 	const ZklReportNode *node;	/* it waits with this node; NULL: a local waiter */
 	const char *blocker;		/* ... for this one at the same place */
 	bool		is_hold;		/* it waits for what "to" holds, not for its place */

@@ -122,6 +122,16 @@ add_queue_wait(ZklSnapshot *s, const Wait *wait)
 	}
 }
 
+/* Returns the vertex that has the waits of a permit's owner; NULL: it has none. */
+static ZklVertex *
+owner_of(ZklSnapshot *s, const ZklQueued *node)
+{
+	for (ZklVertex *v = node->item; v; v = zkl__snapshot_next_vertex(s, v))
+		if (v->report || v->waiter)
+			return v;
+	return NULL;
+}
+
 /*
  * Adds edges to the owners of all other permits: any of them may release one.  The session
  * can proceed if not all permits are out, if an owner is not known to wait, or if a local
@@ -139,7 +149,7 @@ add_permit_wait(ZklSnapshot *s, const Wait *wait)
 	for (int i = 0; i < place->n && !v->can_proceed; i++)
 	{
 		const ZklQueued *node = &place->nodes[i];
-		ZklVertex  *to = node->item;
+		ZklVertex  *to = owner_of(s, node);
 		ZklEdge		edge = {v, to, .node = wait->node, .blocker = node->name, .is_hold = true};
 
 		zkl__snapshot_count(s, 1);
@@ -147,8 +157,7 @@ add_permit_wait(ZklSnapshot *s, const Wait *wait)
 		if (to == v)
 			continue;
 		v->can_proceed = to == NULL ||
-			(to->behind == 0 ? to->report == NULL
-			 : to->waiter == NULL || count_held(s, to, ZKL_HELD_PERMIT, place) < n);
+			(to->waiter && count_held(s, to, ZKL_HELD_PERMIT, place) < n);
 		if (!v->can_proceed)
 			add_edge(s, edge);
 	}
@@ -168,18 +177,37 @@ add_waits(ZklSnapshot *s, const Place *place)
 			add_queue_wait(s, wait);
 }
 
-void
-zkl__snapshot_add_edges(ZklSnapshot *s)
+/*
+ * Adds the edges of local waiters.  One that several sessions report needs all of them to go:
+ * its first vertex has all edges, for waits for its permits.
+ */
+static void
+add_local_waits(ZklSnapshot *s)
 {
+	ZklVertex  *first = NULL;
+
 	for (ZklVertex *v = s->vertices; v < s->vertices + s->n; v++)
 	{
-		ZklEdge		edge = {.from = v, .to = zkl__snapshot_vertex(s, v->behind)};
+		ZklEdge		edge = {v, zkl__snapshot_vertex(s, v->behind), .waiter = v->waiter};
 
 		if (v->waiter == NULL)
 			continue;
 		edge.is_hold = !v->waiter->only_for_place;
 		add_edge(s, edge);
+		if (first == NULL || first->session != v->session)
+			first = v;
+		else
+		{
+			edge.from = first;
+			add_edge(s, edge);
+		}
 	}
+}
+
+void
+zkl__snapshot_add_edges(ZklSnapshot *s)
+{
+	add_local_waits(s);
 
 	/* A session whose node is gone can proceed. */
 	for (int i = 0; i < MAX_PLACES; i++)

@@ -73,7 +73,7 @@ may_block(const ZklRequest *request)
 	if (request->n > 1)
 		return true;
 	for (const ZklNode *node = zkl__nodes(request->session); node; node = node->next)
-		if (node->state == NODE_HELD)
+		if (node->state == NODE_HELD || node->lock)
 			return true;
 	return request->nodes[0]->follows_reader;
 }

@@ -27,7 +27,7 @@ is_unchanged(const ZklDeadlockFound *found, const ZklVertex *reporter, const Zkl
 {
 	for (int i = 0; i < found->n_edges; i++)
 		if (zkl_reporter(found->edges[i]) == reporter &&
-			!zkl_report_is_unchanged(reporter->report, later, found->edges[i]->from->waiter))
+			!zkl_report_is_unchanged(reporter->report, later, found->edges[i]->waiter))
 			return false;
 	return true;
 }
@@ -165,7 +165,7 @@ zkl__verdict_is_victim(ZklDetector *d, const ZklDeadlockFound *found)
 static void
 describe_edge(const ZklEdge *edge, ZklDeadlockEdge *to)
 {
-	const ZklLocalWaiter *waiter = edge->from->waiter;
+	const ZklLocalWaiter *waiter = edge->waiter;
 	const ZklReport *report = zkl_reporter(edge)->report;
 	ZklContender contender = {.writer = true};
 

@@ -15,8 +15,8 @@
  * is deleted if it is kept, or about to be taken again; of a node in use, the data get
  * the answer, and it is not kept any more.
  *
- * Other programs do not ask.  So every n T/12 the session looks at a queue with n
- * contenders in which it keeps a node, and asks on behalf of a waiter.
+ * Other programs do not ask.  So every n T/12, at most T, the session looks at a queue with
+ * n contenders in which it keeps a node, and asks on behalf of a waiter.
  *
  *-------------------------------------------------------------------------
  */
@@ -93,6 +93,18 @@ zkl__kept_leave(ZklSession *session, const char *lock_path)
 
 	if (node)
 		zkl__node_leave(node);
+}
+
+void
+zkl_session_leave_kept_of(ZklSession *session, const char *name)
+{
+	char	   *path = zkl__path(zkl__config(session)->locks_path, name);
+
+	zkl__session_lock(session);
+	if (path)
+		zkl__kept_leave(session, path);
+	zkl__session_unlock(session);
+	free(path);
 }
 
 /* Gives up the node that was kept first; returns false if there is none. */
@@ -180,8 +192,13 @@ zkl__kept_read(ZklNode *node, const ZklResult *result)
 	if (state == ZKL_KEEP_ASKED ||
 		(state != ZKL_KEEP_MAY && (node->is_kept || is_again(node))))	/* a request to release it */
 		be_asked(node, result->version);
-	else if (node->request)
-		zkl__on_node_progress(node);
+	else
+	{
+		if (state != ZKL_KEEP_MAY)	/* nobody will ask for it */
+			zkl__node_keep_never(node);
+		if (node->request)
+			zkl__on_node_progress(node);
+	}
 	return node->lock != NULL;
 }
 
@@ -215,6 +232,15 @@ find_waiter(const ZklResult *list, int *n)
 	return waiter;
 }
 
+/* Returns the time until the next look at n contenders; at most T, because they may all go. */
+static int64_t
+pause_for(const ZklSession *session, int n)
+{
+	int64_t		part_ms = zkl__session_timeout_ms(session) / 12;
+
+	return n < 1 ? part_ms : n > 12 ? 12 * part_ms : n * part_ms;
+}
+
 static void
 on_queue_checked(ZklCall *call, const ZklResult *result)
 {
@@ -226,7 +252,7 @@ on_queue_checked(ZklCall *call, const ZklResult *result)
 	if (result->code != ZKL_RC_OK)
 		return;
 	waiter = find_waiter(result, &n);
-	node->check_ms = zkl_now_ms() + (int64_t) (n > 1 ? n : 1) * zkl__session_timeout_ms(session) / 12;
+	node->check_ms = zkl_now_ms() + pause_for(session, n);
 	if (waiter == NULL)
 		return;
 	zkl__ask_for_kept(session, node->lock_path, result, waiter);
