@@ -73,6 +73,7 @@ read_name(FunctionCallInfo fcinfo, ZklockNames *names)
 	require_argument(fcinfo, 0);
 	names->n = 1;
 	names->values = NULL;
+	names->tokens = NULL;
 	zklock_name_from_text(PG_GETARG_TEXT_PP(0), &names->room, &names->name);
 }
 
@@ -83,6 +84,7 @@ read_names(FunctionCallInfo fcinfo, ZklockNames *names)
 	require_argument(fcinfo, 0);
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false, TYPALIGN_INT,
 					  &names->values, &names->nulls, &names->n);
+	names->tokens = NULL;
 }
 
 /* Reads the argument that is the time to wait, in milliseconds. */
@@ -116,7 +118,6 @@ token_of(const ZklockName *name, bool *is_null)
 	return Int64GetDatum(token);
 }
 
-/* The locks are held already, so a cancel waits. */
 static Datum
 tokens_of(ZklockNames *names)
 {
@@ -124,10 +125,11 @@ tokens_of(ZklockNames *names)
 	bool	   *nulls = palloc(sizeof(bool) * (names->n + 1));
 	int			lower_bound = 1;
 
-	HOLD_INTERRUPTS();
 	for (int i = 0; i < names->n; i++)
-		tokens[i] = token_of(zklock_names_get(names, i), &nulls[i]);
-	RESUME_INTERRUPTS();
+	{
+		tokens[i] = Int64GetDatum(names->tokens[i]);
+		nulls[i] = names->tokens[i] == 0;
+	}
 	return PointerGetDatum(construct_md_array(tokens, nulls, names->n > 0 ? 1 : 0,
 											  &names->n, &lower_bound, INT8OID, 8,
 											  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
@@ -147,6 +149,8 @@ lock(FunctionCallInfo fcinfo, NameReader read, ZklMode mode, ZklockScope scope)
 	ZklockNames names;
 
 	read(fcinfo, &names);
+	if (names.values)
+		names.tokens = palloc(sizeof(int64) * (names.n + 1));
 	acquire(&names, mode, scope, ZKLOCK_NO_TIMEOUT);
 	return names.values ? tokens_of(&names) : token_of(&names.name, &fcinfo->isnull);
 }

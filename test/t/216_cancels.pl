@@ -187,19 +187,6 @@ SQL
 	$observer->quit;
 }
 
-# A call with many names that is cancelled holds nothing.
-{
-	my $s = session($node);
-	$s->query_ok(q(CREATE TABLE names AS SELECT array_fill('many'::text, ARRAY[3000000]) AS names));
-	$s->query_async('SELECT cardinality(zk_lock_all(names)) FROM names');
-	wait_until('the node', sub { $s->finished || queue_of($zkc, 'many') });
-	$s->cancel;
-	$s->wait_result;
-	my $acquired = $s->ok ? 1 : 0;
-	is($s->query_ok('SELECT count(*) FROM zk_held_locks'), $acquired, 'a call that is cancelled holds nothing');
-	$s->quit;
-}
-
 nothing_left($zkc, 'nothing is left');
 
 done_testing();

@@ -106,6 +106,7 @@ typedef struct ZklockNames
 	int			n;				/* including repetitions */
 	Datum	   *values;			/* the elements of an array; NULL: "name" is the only one */
 	bool	   *nulls;
+	int64	   *tokens;			/* of an array: NULL, or zklock_acquire() stores them here */
 	ZklockName	name;
 	ZklockNameRoom room;
 } ZklockNames;

@@ -387,6 +387,14 @@ acquire_both(LockAcquisition *a)
 	return true;
 }
 
+/* Before the locks are counted: a cancel during this walk releases them. */
+static void
+store_tokens(ZklockNames *names)
+{
+	for (int i = 0; i < names->n; i++)
+		names->tokens[i] = zklock_token(zklock_names_get(names, i));
+}
+
 static bool
 acquire(LockAcquisition *a)
 {
@@ -397,6 +405,8 @@ acquire(LockAcquisition *a)
 	{
 		prepare_holds(a);
 		acquired = a->n == 0 || acquire_both(a);
+		if (acquired && a->names && a->names->tokens)
+			store_tokens(a->names);
 	}
 	PG_CATCH();
 	{
