@@ -105,7 +105,7 @@ struct ZklClient
 	bool		out_is_full;	/* the connection takes no more bytes now */
 	bool		in_is_full;		/* more to read, which poll() may not show */
 	bool		is_muted;		/* this outage has been logged */
-	int64_t		received_ms;		/* the server last sent something */
+	int64_t		received_ms;	/* the server last sent something */
 	int64_t		due_ms;			/* connected: the I/O thread sends a heartbeat by then */
 	int64_t		asked_ms;		/* when it sent its connection request, which extends the session */
 	int64_t		connect_by_ms;	/* the attempt to connect ends then */
