@@ -190,7 +190,7 @@ class Locks:
         A program that hangs stays the leader: let a watchdog kill it, such as systemd's.
         """
         def steps(held: Held, ends: threading.Event) -> None:
-            while not ends.is_set():
+            while not (stop.is_set() or ends.is_set()):
                 step(held)
                 held.pause(every, ends)
 
@@ -348,7 +348,7 @@ class Held:
         except _ERRORS as error:
             if _sqlstate(error) == "57014":
                 raise Stopped(f"a check of the lock {self.name!r} was cancelled") from error
-            if not _can_reconnect(error):
+            if not _can_reconnect(error) and not self.conn.closed:
                 raise
             raise LockLost(f"the lock {self.name!r} was lost: {str(error).strip()}") from error
 
@@ -491,14 +491,21 @@ def _cancellable(conn: Connection, stop: threading.Event,
         except BaseException as error:
             future.set_exception(error)
 
-    threading.Thread(target=run, daemon=True).start()
+    thread = threading.Thread(target=run, daemon=True)
+    interrupt: Optional[BaseException] = None
     try:
+        thread.start()
         while not stop.is_set() and not future.done():
             wait([future], timeout=0.2)
     finally:
         ends.set()
-        while not future.done():
-            canceller.request()
-            wait([future], timeout=0.2)
+        while thread.is_alive() and not future.done():
+            try:
+                canceller.request()
+                wait([future], timeout=0.2)
+            except BaseException as error:      # the lock is held until the function has ended
+                interrupt = error
         canceller.end()
+        if interrupt:
+            raise interrupt
     future.result()

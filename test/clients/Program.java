@@ -211,7 +211,10 @@ public final class Program {
     /** The step stops the leader. */
     private static void leadOneStep(String name) throws SQLException, InterruptedException {
         ZkLock.Leader[] leader = new ZkLock.Leader[1];
-        leader[0] = locks.leader(name, seconds("0"), held -> leader[0].stop());
+        leader[0] = locks.leader(name, seconds("0"), held -> {
+            say("step");
+            leader[0].stop();
+        });
         leader[0].run();
         say("stopped");
     }

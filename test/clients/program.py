@@ -161,9 +161,29 @@ def lead_elsewhere(name, every):
 
 def lead_one_step(name):
     """The step stops the leader."""
+    def step(held):
+        say("step")
+        stop.set()
+
     stop = threading.Event()
-    locks.lead(name, lambda held: stop.set(), stop)
+    locks.lead(name, step, stop, every=0)
     say("stopped")
+
+
+def lead_stubbornly(name, fifo):
+    """The step goes on, after signals whose handler raises an exception, until somebody writes to
+    the fifo."""
+    def handle(*_):
+        say("signal")
+        sys.exit("handler")
+
+    def step(held):
+        say("step")
+        with open(fifo, encoding="ascii") as file:
+            file.read()
+
+    signal.signal(signal.SIGTERM, handle)
+    locks.lead(name, step, threading.Event())
 
 
 def lead_in_thread(name, by, kind):

@@ -18,7 +18,7 @@ use constant RARELY => 3600;    # seconds between two steps of a leader
 
 my $servers = ZkLock::Clients->start;
 my $zkc = $servers->{zkc};
-my @clients = $servers->clients(48);
+my @clients = $servers->clients(51);
 my $other = session($servers->{two});
 
 sub path_of { return "/zklock/locks/$_[0]" }
@@ -168,7 +168,8 @@ sub check_sigterm
 	}
 	works($other, "SELECT zk_unlock('$lock')", 't', "$name: the leader is undisturbed");
 
-	is($servers->run($client, 'one', 'lead_one_step', $lock)->wait, "stopped\n", "$name: a step can stop its leader");
+	is($servers->run($client, 'one', 'lead_one_step', $lock)->wait, "step\nstopped\n",
+		"$name: a step can stop its leader, and is the last one");
 	for my $command ('lead', $name eq 'JDBC' ? () : 'lead_handler')
 	{
 		my $gate = $servers->close_gate(IN_WORK);
@@ -194,6 +195,16 @@ sub check_sigterm
 	$servers->wait_work_of('leader', $run);
 	is($run->signal('TERM')->wait, "handler\n", "$name: ... also by an exception of the signal handler");
 	$servers->work_done;
+
+	my $fifo = PostgreSQL::Test::Utils::tempdir() . "/stubborn:$name";
+	mkfifo($fifo, 0600) or die "mkfifo: $!";
+	$run = $servers->run($client, 'one', 'lead_stubbornly', $lock, $fifo);
+	$run->wait_log(qr/step/);
+	$run->signal('TERM')->wait_log(qr/signal\n/);
+	$run->signal('TERM')->wait_log(qr/signal\nsignal\n/);
+	works($other, "SELECT zk_try_lock('$lock')", 'f', "$name: the lock is held until the step has ended, also after two signals");
+	write_file($fifo, 'end');
+	like($run->wait, qr/handler$/, "$name: ... and then the program ends");
 	return;
 }
 

@@ -56,6 +56,13 @@ static const Play plays[] = {
 	RELEASED "B lock z, B lock x, C share x, B disconnect!, B downgrade! x" NO_DEADLOCK},
 	{"a downgrade, and a writer that waits",
 	RELEASED "B lock z, B lock x, C lock x, B disconnect!, B downgrade! x" CIRCLE "AC"},
+	/* B's report is old: its server shows it no release, and nobody rings its bell. */
+	{"a lock released, as another report shows that is not old",
+		"all servers abbba, A lock y, E lock w, C lock z, C lock x, B lock w, C row B, B publish, B disconnect!, C disconnect!,"
+	" C release! x, C row D, D lock y, A lock x" NO_DEADLOCK},
+	{"a permit likewise",
+		"all servers abbba, A lock y, E lock w, C lock z, C permit p, B lock w, C row B, B publish, B disconnect!, C disconnect!,"
+	" C giveback! p, C row D, D lock y, A permit p" NO_DEADLOCK},
 	{"a downgrade that an ACL forbids",
 	"all servers ab, A lock a, B lock b, B lock a, all deny /zklock/locks/a, A downgrade a, A lock b, all victim AB"},
 	{"a lock still held", RELEASED "B lock z, B lock x, C lock x, B disconnect!" CIRCLE "AC"},

@@ -265,7 +265,9 @@ test_local_waiters(void)
 	waits(1, "*s/1");
 	is_str(found(1), "victim 1: 1>3>4", "a local waiter with a permit, behind two sessions");
 	is_str(found(4), "victim 1: 4>1>3", "... found by another member");
-	is_str(checks(1), "reports 1 4(3), nodes s*/1 s*/3 x/4 x/1", "... only the member's report is checked");
+	is_str(checks(1), "reports 1 4(3), nodes s*/1 s*/3 x/4 x/1", "... the member's report is checked");
+	holds(3, 4, "z");
+	is_str(found(1), "nothing", "... but not if this report lists other holds");
 }
 
 /* Nobody in the ensemble holds anything that another one waits for. */

@@ -302,39 +302,10 @@ test_many(void)
 	scene_end(NULL);
 }
 
-/* The queue was crowded when the keeper looked at it. */
-static void
-test_crowd_gone(void)
-{
-	char		child[64];
-	int			waited;
-
-	scene_begin(4);
-	play_begin();
-	forget(lock_now(D, "a", X));
-	release_all(D);
-	fake_run_all();
-	play_act("A keep, A share", true);
-	for (int i = 0; i < N_KEPT; i++)
-	{
-		sprintf(child, "_c_%08x-2222-3333-4444-55558%07x-__READ__", i, i);
-		strcpy(many[i], foreign_node("a", child, 99));
-	}
-	play_act("A release, A pass 500", true);
-	for (int i = 0; i < N_KEPT; i++)
-		delete_by_hand(many[i]);
-	play_act("D foreign", true);
-	for (waited = 0; nodes_of(A, "a") == 1 && waited < 2 * SCENE_TIMEOUT_MS; waited++)
-		fake_advance(1);
-	is_int(waited, SCENE_TIMEOUT_MS, "a keeper looks again after a session timeout at most");
-	scene_end(NULL);
-}
-
 int
 main(void)
 {
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
-	test_crowd_gone();
 	test_versions();
 	test_answer_lost();
 	test_unreadable();

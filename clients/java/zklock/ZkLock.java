@@ -355,7 +355,7 @@ public final class ZkLock {
                 if (CANCELLED.equals(error.getSQLState())) {
                     throw new Stopped(name, error);
                 }
-                throw canReconnect(error) ? new LockLost(name, error) : error;
+                throw canReconnect(error) || conn.isClosed() ? new LockLost(name, error) : error;
             }
             if (!expected.equals(answer)) {
                 throw new LockLost(name, null);

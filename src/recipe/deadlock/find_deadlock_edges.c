@@ -177,9 +177,20 @@ add_waits(ZklSnapshot *s, const Place *place)
 			add_queue_wait(s, wait);
 }
 
+static bool
+lists_same(const ZklLocalWaiter *a, const ZklLocalWaiter *b)
+{
+	for (int i = 0; a->n_held == b->n_held && i < a->n_held; i++)
+		if (a->held[i].key != b->held[i].key || a->held[i].kind != b->held[i].kind)
+			return false;
+	return a->n_held == b->n_held;
+}
+
 /*
  * Adds the edges of local waiters.  One that several sessions report needs all of them to go:
- * its first vertex has all edges, for waits for its permits.
+ * its first vertex also has their edges, for waits for its permits.  But not that of a report
+ * that lists other holds: the verdict checks only the report of the edge, so that one must
+ * show what the waiter holds, too.
  */
 static void
 add_local_waits(ZklSnapshot *s)
@@ -196,7 +207,7 @@ add_local_waits(ZklSnapshot *s)
 		add_edge(s, edge);
 		if (first == NULL || first->session != v->session)
 			first = v;
-		else
+		else if (lists_same(first->waiter, v->waiter))
 		{
 			edge.from = first;
 			add_edge(s, edge);

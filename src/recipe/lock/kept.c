@@ -15,8 +15,8 @@
  * is deleted if it is kept, or about to be taken again; of a node in use, the data get
  * the answer, and it is not kept any more.
  *
- * Other programs do not ask.  So every n T/12, at most T, the session looks at a queue with
- * n contenders in which it keeps a node, and asks on behalf of a waiter.
+ * Other programs do not ask.  So every n T/12 the session looks at a queue with n
+ * contenders in which it keeps a node, and asks on behalf of a waiter.
  *
  *-------------------------------------------------------------------------
  */
@@ -232,15 +232,6 @@ find_waiter(const ZklResult *list, int *n)
 	return waiter;
 }
 
-/* Returns the time until the next look at n contenders; at most T, because they may all go. */
-static int64_t
-pause_for(const ZklSession *session, int n)
-{
-	int64_t		part_ms = zkl__session_timeout_ms(session) / 12;
-
-	return n < 1 ? part_ms : n > 12 ? 12 * part_ms : n * part_ms;
-}
-
 static void
 on_queue_checked(ZklCall *call, const ZklResult *result)
 {
@@ -252,7 +243,7 @@ on_queue_checked(ZklCall *call, const ZklResult *result)
 	if (result->code != ZKL_RC_OK)
 		return;
 	waiter = find_waiter(result, &n);
-	node->check_ms = zkl_now_ms() + pause_for(session, n);
+	node->check_ms = zkl_now_ms() + (int64_t) (n > 1 ? n : 1) * zkl__session_timeout_ms(session) / 12;
 	if (waiter == NULL)
 		return;
 	zkl__ask_for_kept(session, node->lock_path, result, waiter);
