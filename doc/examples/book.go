@@ -3,7 +3,7 @@
 //
 //     book ADDRESS CUSTOMER
 //
-// ADDRESS is the address of the server, such as postgresql://127.0.0.1:5432/shop?user=app;
+// ADDRESS is the address of the server, such as postgresql://app@127.0.0.1:5432/shop;
 // the table is invoices (number int PRIMARY KEY, customer text).
 //
 // With pgx 5 import github.com/jackc/pgx/v5, its pgxpool and pgconn, and call

@@ -3,7 +3,7 @@
 //
 //     node book.js ADDRESS CUSTOMER
 //
-// ADDRESS is the address of the server, such as postgresql://127.0.0.1:5432/shop?user=app;
+// ADDRESS is the address of the server, such as postgresql://app@127.0.0.1:5432/shop;
 // the table is invoices (number int PRIMARY KEY, customer text).
 //
 // withLock checks out a client of its own for the whole transaction; pool.query() can use another

@@ -3,7 +3,7 @@
 #
 #     book_asyncpg.py ADDRESS CUSTOMER
 #
-# ADDRESS is the address of the server, such as postgresql://127.0.0.1:5432/shop?user=app;
+# ADDRESS is the address of the server, such as postgresql://app@127.0.0.1:5432/shop;
 # the table is invoices (number int PRIMARY KEY, customer text).
 #
 # The program sends COMMIT itself, because conn.transaction() does not report that it rolled back.

@@ -3,7 +3,7 @@
 #
 #     book_rails.rb ADDRESS CUSTOMER
 #
-# ADDRESS is the address of the server, such as postgresql://127.0.0.1:5432/shop?user=app;
+# ADDRESS is the address of the server, such as postgresql://app@127.0.0.1:5432/shop;
 # the table is invoices (number int PRIMARY KEY, customer text).
 #
 # with_lock is not ActiveRecord's method of that name, which locks a row. It must be the outermost

@@ -37,8 +37,7 @@ my %nodes = map {
 	$_ => zklock_node($_, zk => $zk, session_timeout => '10s',
 		extra_conf => "listen_addresses = '127.0.0.1'\n")
 } qw(one two);
-my $url = sprintf 'postgresql://127.0.0.1:%d/postgres?user=%s', $nodes{one}->port,
-  scalar getpwuid($>);
+my $url = sprintf 'postgresql://%s@127.0.0.1:%d/postgres', scalar getpwuid($>), $nodes{one}->port;
 
 # A transaction waits at its commit while the gate, an advisory lock, is closed.
 $nodes{one}->safe_psql('postgres', <<'SQL');
