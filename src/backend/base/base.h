@@ -311,6 +311,9 @@ typedef struct ZklockNameList
  */
 extern void zklock_list_hold(ZklockNameList *list, const ZklockHold *hold);
 
+/* Returns the name of a hold for a message.  Neither throws nor allocates. */
+extern const char *zklock_hold_display(const ZklockHold *hold);
+
 /*
  * Returns the text: "a" and 3 others.  Valid until the next call.  Does not allocate, so
  * that it can be used where an error would be a PANIC.

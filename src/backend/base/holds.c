@@ -319,11 +319,16 @@ needs_no_conversion(const char *text)
 		encoding == GetDatabaseEncoding() || pg_is_ascii(text);
 }
 
+const char *
+zklock_hold_display(const ZklockHold *hold)
+{
+	return needs_no_conversion(hold->name.display) ? hold->name.display : hold->name.encoded;
+}
+
 void
 zklock_list_hold(ZklockNameList *list, const ZklockHold *hold)
 {
-	const char *name = needs_no_conversion(hold->name.display)
-		? hold->name.display : hold->name.encoded;
+	const char *name = zklock_hold_display(hold);
 
 	if (list->n > 0 && hold->kind == ZKLOCK_SEMAPHORE && strcmp(name, list->name) == 0)
 		return;

@@ -349,11 +349,17 @@ acquire_one_by_one(LockAcquisition *a, bool covered)
 static void
 leave_kept(const LockAcquisition *a, ZklSession *session)
 {
-	if (a->names == NULL || a->names->values == NULL)
-		return;
-	for (int i = 0; i < a->n; i++)
+	for (int i = 0; session && i < a->n; i++)
 		if (a->holds[i]->mode == ZKL_MODE_NONE)
 			zkl_session_leave_kept_of(session, a->holds[i]->name.encoded);
+}
+
+/* Before the locks are counted: a cancel during this walk releases them. */
+static void
+store_tokens(ZklockNames *names)
+{
+	for (int i = 0; i < names->n; i++)
+		names->tokens[i] = zklock_token(zklock_names_get(names, i));
 }
 
 /* Acquires all locks or none.  Returns false on timeout. */
@@ -379,20 +385,14 @@ acquire_both(LockAcquisition *a)
 	session = zklock_session_current();
 	if (session && !zkl_session_has_mode(session, a->mode))
 		zklock_raise(ZKL_NOT_SUPPORTED, &action, 0);
-	if (session)
+	if (a->n > 1)
 		leave_kept(a, session);
 	if (!acquire_one_by_one(a, covered))
 		return false;
 	check_snapshot(&a->timeout);
+	if (a->names && a->names->tokens)
+		store_tokens(a->names);
 	return true;
-}
-
-/* Before the locks are counted: a cancel during this walk releases them. */
-static void
-store_tokens(ZklockNames *names)
-{
-	for (int i = 0; i < names->n; i++)
-		names->tokens[i] = zklock_token(zklock_names_get(names, i));
 }
 
 static bool
@@ -405,8 +405,6 @@ acquire(LockAcquisition *a)
 	{
 		prepare_holds(a);
 		acquired = a->n == 0 || acquire_both(a);
-		if (acquired && a->names && a->names->tokens)
-			store_tokens(a->names);
 	}
 	PG_CATCH();
 	{

@@ -131,18 +131,17 @@ static void
 zklock_at_pre_prepare(void)
 {
 	ZklockHold *hold = zklock_holds_in_transaction();
-	ZklockNameList list = {0};
 
-	if (hold == NULL)
-		return;
-	zklock_list_hold(&list, hold);
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 hold->kind == ZKLOCK_SEMAPHORE
-			 ? errmsg("cannot PREPARE a transaction that has acquired a permit of semaphore \"%s\"", list.name)
-			 : errmsg("cannot PREPARE a transaction that has acquired lock \"%s\"", list.name),
-			 errdetail("Transaction-level locks and permits cannot outlive the session that acquired them."),
-			 errhint("Acquire it at session level with zk_lock() or zk_acquire(), or do not use PREPARE TRANSACTION.")));
+	if (hold)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 hold->kind == ZKLOCK_SEMAPHORE
+				 ? errmsg("cannot PREPARE a transaction that has acquired a permit of semaphore \"%s\"",
+						  zklock_hold_display(hold))
+				 : errmsg("cannot PREPARE a transaction that has acquired lock \"%s\"",
+						  zklock_hold_display(hold)),
+				 errdetail("Transaction-level locks and permits cannot outlive the session that acquired them."),
+				 errhint("Acquire it at session level with zk_lock() or zk_acquire(), or do not use PREPARE TRANSACTION.")));
 }
 
 /*

@@ -98,16 +98,21 @@ zkl_session_has_mode(const ZklSession *session, ZklMode mode)
 	return zkl_has_mode(zkl__config(session)->node_names, mode);
 }
 
+/* Returns whether the session has room for the items; gives up for it what is kept. */
 static bool
-has_room_for_items(const ZklRequest *request, const ZklLockItem *items)
+make_room_for_items(const ZklRequest *request, const ZklLockItem *items)
 {
+	ZklSession *session = request->session;
 	size_t		path_bytes = 0;
+	size_t		data_bytes = (size_t) request->n * (size_t) request->data_len;
 
 	for (int i = 0; i < request->n; i++)
-		path_bytes += strlen(zkl__config(request->session)->locks_path) +
+		path_bytes += strlen(zkl__config(session)->locks_path) +
 			strlen(items[i].name) + ZKL_CHILD_NAME_SIZE;
-	return zkl__session_has_room(request->session, request->n, path_bytes,
-								 (size_t) request->n * (size_t) request->data_len);
+	while (!zkl__session_has_room(session, request->n, path_bytes, data_bytes))
+		if (!zkl__kept_leave_oldest(session))
+			return false;
+	return true;
 }
 
 static bool
@@ -127,9 +132,7 @@ add_item_node(ZklRequest *request, int i, const ZklLockItem *item)
 static void
 start_request(ZklRequest *request, const ZklLockItem *items)
 {
-	while (!has_room_for_items(request, items) && zkl__kept_leave_oldest(request->session))
-		;
-	if (!has_room_for_items(request, items))
+	if (!make_room_for_items(request, items))
 	{
 		zkl__request_fail(request, ZKL_TOO_MANY, -1, 0);
 		return;
