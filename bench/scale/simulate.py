@@ -55,8 +55,8 @@ def simulate(n, timeout, election, rate):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--timeout", type=float, default=20)
-    parser.add_argument("--election", type=float, default=1.3)
-    parser.add_argument("--rate", type=float, default=750)
+    parser.add_argument("--election", type=float, default=0.9)
+    parser.add_argument("--rate", type=float, default=1170)
     parser.add_argument("sizes", type=int, nargs="*", default=[2000, 20000])
     options = parser.parse_args()
     random.seed(1)
