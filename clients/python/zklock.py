@@ -126,13 +126,13 @@ class Locks:
         """Runs work(conn) in a transaction that holds the lock, and commits; returns the result.
 
         Waits at most `timeout` seconds for the lock (None: no limit), then raises LockTimeout, as
-        after lock_timeout. Repeats the transaction, up to `attempts`, if the lock was lost (40001), after a
-        serialization failure or a deadlock, and with a new connection if the connection or the
-        ensemble failed before COMMIT was sent. The pauses grow to 1.6 s at most, so the restart of
-        a server can outlast them. Raises CommitUnknown if it failed during COMMIT. A signal
-        handler runs after the wait for the lock. The work must not catch errors of statements, and
-        must not end the transaction. A call inside the work uses another session, which waits for
-        its caller if the name is the same.
+        after lock_timeout. Repeats the transaction, up to `attempts`, if the lock was lost
+        (40001), after a serialization failure or a deadlock, and with a new connection if the
+        connection or the ensemble failed before COMMIT was sent. The pauses grow to 1.6 s at
+        most, so the restart of a server can outlast them. Raises CommitUnknown if it failed
+        during COMMIT. A signal handler runs after the wait for the lock. The work must not catch
+        errors of statements, and must not end the transaction. A call inside the work uses
+        another session, which waits for its caller if the name is the same.
         """
         def lock(conn: Connection) -> None:
             with _lock_timeout(name):

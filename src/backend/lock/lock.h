@@ -147,9 +147,9 @@ extern void zklock_lose(ZklockHold *hold);
  */
 
 /*
- * Releases the transaction-level counts of this nest level and deeper.  If a lock of a
- * subtransaction is known to be lost, the transaction cannot commit: what it has read under the
- * lock is not undone.  Neither throws nor waits.
+ * Releases the transaction-level counts of this nest level and deeper; see zklock_note_release()
+ * for those of a subtransaction: what it has read under a lock is not undone.  Neither throws
+ * nor waits.
  */
 extern void zklock_release_levels(int level);
 
@@ -230,9 +230,10 @@ extern void zklock_check_irreversible(void);
 extern void zklock_note_late_loss(void);
 
 /*
- * Called before a lock is released inside a transaction.  If it is lost, the transaction cannot
- * commit.  If it is uncertain whether it is still held, the transaction must ask the ensemble
- * at commit; an error then names it.  Neither throws nor waits.
+ * Called before a lock is released inside a transaction, also by the rollback of a
+ * subtransaction.  If it is lost, the transaction cannot commit.  If it is uncertain whether it
+ * is still held, the transaction must ask the ensemble at commit; an error then names it.
+ * Neither throws nor waits.
  */
 extern void zklock_note_release(const ZklockHold *released);
 
