@@ -139,7 +139,7 @@ SQL
 
 # A statement that releases the lost lock gets no error, but the commit of what has been read
 # under the lock is refused. A lock that has been held for a moment is watched. When the watch
-# fires, the session sends another request.
+# fires, the session reads the node; when it has the answer, it deletes the node under its name.
 for my $command ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 {
 	my $s = session($node);
@@ -150,7 +150,7 @@ for my $command ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	my $requests = requests_of($zk, $id);
 	wait_until('the watch', sub { requests_of($zk, $id) >= $requests + 1 });
 	remove_by_hand('unneeded');
-	wait_until('the request after the watch has fired', sub { requests_of($zk, $id) >= $requests + 2 });
+	wait_until('the delete after the loss', sub { requests_of($zk, $id) >= $requests + 3 });
 	$node->safe_psql('postgres', 'SELECT zk_stat_reset()');
 	works($s, $command, '', "$command releases a lost lock without an error");
 	works($s, 'SELECT 1', '1', 'the loss is not reported afterwards');
@@ -170,7 +170,7 @@ for my $command ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	my $requests = requests_of($zk, $id);
 	wait_until('the watches', sub { requests_of($zk, $id) >= $requests + 2 });
 	remove_by_hand($_) for qw(first second);
-	wait_until('the requests after the watches have fired', sub { requests_of($zk, $id) >= $requests + 4 });
+	wait_until('the deletes after the losses', sub { requests_of($zk, $id) >= $requests + 6 });
 	works($s, 'ROLLBACK TO before', '', 'ROLLBACK TO releases two lost locks');
 	fails_with($s, 'COMMIT', '40001', '... and the refused commit counts both, and nothing else',
 		like => qr/Affected: "(?:first|second)" and 1 other\./);
