@@ -89,7 +89,7 @@ sub count_resumed { return scalar(() = read_file($zk->log_file) =~ /attempting t
 	wait_until('the removal of the former file', sub { !former_files() });
 	cmp_ok(count_resumed() - $resumed, '<=', 4 * @sessions,
 		'... a session that is closed is not resumed again, while the worker tries to reach the other ensemble');
-	like(slurp_file($here->logfile, $log), qr/closed 5 ZooKeeper sessions/, '... and is counted once');
+	ok(wait_for_log($here, qr/closed 5 ZooKeeper sessions/, $log), '... and is counted once');
 	$proxy->accept;
 	free_at_once('b', 'the session that could not be closed has expired');
 	$_->drop for $other, @sessions;

@@ -23,6 +23,7 @@ typedef struct Owner
 	ZklDetector *detector;
 	ZklRequest *request;		/* of the detector */
 	bool		is_victim;		/* it has raised its error: it does nothing more */
+	bool		is_limited;
 
 	/* the step in progress */
 	bool		is_in_step;
@@ -117,11 +118,10 @@ owner_main(void *arg)
 	for (;;)
 	{
 		int64_t		next_ms;
-		bool		is_limited;
 
 		sem_wait(&o->go);
 		if (setjmp(o->before_step) == 0)
-			o->deadlock = zkl_detector_step(o->detector, &next_ms, &is_limited);
+			o->deadlock = zkl_detector_step(o->detector, &next_ms, &o->is_limited);
 		o->is_in_step = false;
 		sem_post(&o->waits);
 	}
@@ -176,6 +176,12 @@ owner_notice(Party *party)
 }
 
 bool
+owner_is_limited(const Party *party)
+{
+	return owner_of(party)->is_limited;
+}
+
+bool
 owner_is_in_step(const Party *party)
 {
 	return owner_of(party)->is_in_step;
@@ -198,6 +204,7 @@ begin(Owner *o, Party *party)
 	if (o->detector == NULL && info.blocked)
 	{
 		config = owner_config(party);
+		o->is_limited = false;
 		o->party = party;
 		o->request = ask->request;
 		o->detector = zkl_detector_begin(o->request, &config, &callbacks, o);

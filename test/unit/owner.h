@@ -34,4 +34,7 @@ extern void owner_notice(Party *party);
 /* Is a step in progress: does it wait for an answer or pause? */
 extern bool owner_is_in_step(const Party *party);
 
+/* Was a step of the detector beyond its bounds? */
+extern bool owner_is_limited(const Party *party);
+
 #endif							/* OWNER_H */

@@ -412,6 +412,11 @@ fault_at(int k, FakeFault fault, Party *party, bool give_up)
 	good = strlen(victims_are()) <= 1;
 	if (!good)
 		what = "two victims";
+	if (good && (owner_is_limited(A) || owner_is_limited(B)))
+	{
+		good = false;
+		what = "a deadlock may stay hidden, it says";
+	}
 	if (good && victim())
 	{
 		give_up_all(victim());

@@ -262,6 +262,33 @@ test_many_steps(void)
 	printf("# ... in %d ms\n", ms);
 }
 
+/* Another program shows session 2 as a local waiter of 998 servers' sessions, and 100,000 nodes. */
+static void
+test_many_places(void)
+{
+	ZklSnapshot *s = zkl_snapshot_new(&scratch, 1);
+	char		own[ZKL_CHILD_NAME_SIZE];
+	int			ms;
+
+	is_too_much = false;
+	n_names = 0;
+	zkl_waiting_name(1, 0, add_name());
+	for (int i = 3; i <= 1000; i++)
+		zkl_waiting_name((uint64_t) i, 2, add_name());
+	zkl_snapshot_add_waiting(s, children, n_names);
+	n_names = 0;
+	n_wanted(s);
+	node_name(1, ZKL_MODE_EXCLUSIVE, 100001, own);
+	add_wait(s, 1, "x", own);
+	n_wanted(s);
+	for (int i = 1; i <= 100000; i++)
+		node_name(2, ZKL_MODE_EXCLUSIVE, i, add_name());
+	strcpy(add_name(), own);
+	add_queue(s, ZKL_PLACE_LOCK, "x");
+	is_int(found(s, &ms), TOO_MUCH, "the same for a session that waits in many places");
+	printf("# ... in %d ms\n", ms);
+}
+
 /* Session 1 waits for one of n permits, which session 2 has; session 2 waits for x. */
 static int
 permits(int n, int *ms)
@@ -424,6 +451,7 @@ main(void)
 	test_crowds();
 	test_many_edges();
 	test_many_steps();
+	test_many_places();
 	test_permits();
 	test_bytes();
 	test_data();

@@ -258,6 +258,23 @@ test_passes(void)
 	close(fd);
 }
 
+/* A thread that has nothing to do takes no processor time. */
+static void
+test_rest(void)
+{
+	ZklIoThread *io_thread = start();
+	clock_t		began = clock();
+
+	is_read_within(200);
+	ok(clock() - began < CLOCKS_PER_SEC / 100, "a thread sleeps without anything to do");
+	zkl_io_thread_set_timer(io_thread, zkl_io_thread_now() + 3600000);
+	began = clock();
+	is_read_within(200);
+	ok(clock() - began < CLOCKS_PER_SEC / 100, "... and with a timer that is not due");
+	ok(zkl_io_thread_stop(io_thread, 5000), "the thread stops");
+	sem_wait(&freed);
+}
+
 int
 main(void)
 {
@@ -269,5 +286,6 @@ main(void)
 	test_blocked_close();
 	test_owner_first();
 	test_passes();
+	test_rest();
 	return done();
 }

@@ -52,6 +52,7 @@ static const Case cases[] = {
 	{"a length of 15", &answer_due, false, MESSAGE("\0\0\0\17")},
 	{"the answer to the connection", &first, true, MESSAGE("\0\0\0\45" WELCOME "\0")},
 	{"the answer of an old server", &first, true, MESSAGE("\0\0\0\44" WELCOME)},
+	{"the answer of an old server, before another byte,", &first, true, MESSAGE("\0\0\0\44" WELCOME "\1")},
 	{"the answer of a read-only server", &first, false, MESSAGE("\0\0\0\45" WELCOME "\1")},
 	{"a session without a timeout", &first, false, MESSAGE("\0\0\0\45\0\0\0\0\0\0\0\0" SESSION "\0")},
 	{"a session with a negative timeout", &first, false, MESSAGE("\0\0\0\45\0\0\0\0\377\377\377\377" SESSION "\0")},

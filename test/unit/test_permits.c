@@ -213,6 +213,31 @@ test_hand_over(void)
 	scene_end("hand-over");
 }
 
+/* A waiter that has been silent for long proves its session while it reads the permits. */
+static void
+test_after_silence(void)
+{
+	Ask		   *a;
+
+	scene_begin(2);
+	permit_now(B, "s", 1);
+	a = permit_now(A, "s", 1);
+	fake_advance(5 * SCENE_TIMEOUT_MS);
+	release_permit(B, "s");
+	while (fake_step(B->client))
+		;
+	is_int(a->status, ZKL_PENDING, "A waits");
+	for (int round_trips = 0; round_trips <= 2; round_trips++)
+	{
+		while (fake_deliver(A->client))
+			;
+		while (round_trips < 2 && fake_apply(A->client))
+			;
+	}
+	is_int(a->status, ZKL_OK, "a permit is granted two round trips after its release");
+	scene_end("one permit after another");
+}
+
 /* A semaphore without a capacity is new, or was created by another program. */
 static void
 test_sizes(void)
@@ -441,7 +466,7 @@ int
 main(void)
 {
 	static void (*const tests[]) (void) = {
-		test_nodes, test_hand_over, test_sizes, test_removed_nodes, test_refused, test_no_permits_yet,
+		test_nodes, test_hand_over, test_after_silence, test_sizes, test_removed_nodes, test_refused, test_no_permits_yet,
 		test_foreign_permits, test_crowd, test_crowd_of_attempts, test_refusals,
 	};
 

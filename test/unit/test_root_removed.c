@@ -175,10 +175,33 @@ test_wait_report(void)
 	scene_end(NULL);
 }
 
+/* Another client deletes a lock's znode whenever it is empty. */
+static void
+remove_lock(void)
+{
+	fake_tree_delete(SCENE_LOCKS "/a");
+}
+
+static void
+test_always_removed(void)
+{
+	Ask		   *ask;
+
+	scene_begin(1);
+	fake_after_step = remove_lock;
+	ask = ask_for(A, "a", X);
+	fake_run_all();
+	is_int(zkl_request_status(ask->request), ZKL_SERVER_ERROR, "a request whose parent is deleted again and again fails");
+	fake_after_step = NULL;
+	is_int(zkl_request_status(lock_now(A, "a", X)->request), ZKL_OK, "... and the next one, after that, does not");
+	scene_end(NULL);
+}
+
 int
 main(int argc, char **argv)
 {
 	walk_all(argc, argv, N_SEEDS, walk, "with the root removed let no request fail");
 	test_wait_report();
+	test_always_removed();
 	return done();
 }

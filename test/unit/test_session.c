@@ -306,13 +306,22 @@ test_failed_attempts(void)
 	scene_end(NULL);
 }
 
-/* Each connection gets the same answers again. */
+/* Each answer is progress; but not if each connection gets the same answers again. */
 static void
 test_progress(void)
 {
 	ZklRequestInfo waiter;
 	Ask		   *ask;
 	uint64_t	before = 0;
+	int			n = 0;
+
+	scene_begin(1);
+	ask = ask_for(A, "a", X);
+	while (fake_step(A->client) && zkl_request_status(ask->request) == ZKL_PENDING)
+		n++;
+	zkl_request_info(ask->request, &waiter);
+	is_int((int64_t) waiter.progress, n, "each answer before the grant is progress, also about parents");
+	scene_end(NULL);
 
 	scene_begin(2);
 	forget(lock_now(B, "a", X));
@@ -332,10 +341,54 @@ test_progress(void)
 	scene_end("exclusion, repeated answers");
 }
 
+/* A session with credentials reads once whether others may change the parents. */
+static void
+test_parents(void)
+{
+	scene_begin(0);
+	scene_config.creator_acl = true;
+	scene_open(A);
+	fake_count(A->client);
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(fake_n_traced(A->client, 'a'), 5, "the ACL of each parent is read");
+	lock_now(A, "a", X);
+	fake_disconnect(A->client);
+	fake_run_all();
+	fake_connect(A->client);
+	fake_run_all();
+	is_int(fake_n_traced(A->client, 'a'), 5, "... and not again on another connection");
+	scene_end(NULL);
+}
+
+/* The data of other programs may have any length. */
+static void
+test_blocker(void)
+{
+	static const char *const data[] = {"x", "", "a program with a longer name"};
+	ZklRequestInfo waiter;
+
+	for (size_t i = 0; i < sizeof(data) / sizeof(data[0]); i++)
+	{
+		scene_begin(1);
+		forget(lock_now(A, "a", X));
+		release_all(A);
+		fake_run_all();
+		make_node(SCENE_LOCKS "/a", "", ZKL_CREATE_PERSISTENT, 0);
+		make_node(SCENE_LOCKS "/a/lock-", data[i], ZKL_CREATE_EPHEMERAL_SEQUENTIAL, 99);
+		zkl_request_info(lock_now(A, "a", X)->request, &waiter);
+		ok(waiter.blocked, "another program has the lock");
+		is_str(waiter.blocker, data[i], "... whose data are shown: \"%s\"", data[i]);
+		scene_end(NULL);
+	}
+}
+
 int
 main(void)
 {
 	test_info();
+	test_parents();
+	test_blocker();
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_confirm_upgrade();
 	test_rest_of_lease();

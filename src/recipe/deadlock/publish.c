@@ -309,7 +309,7 @@ read_bell(ZklDetector *d)
 	d->bell = NULL;
 	op.path = zkl__step_path(d, zkl__config(d->session)->bells_path, d->me, 0);
 	result = zkl__step_run(d, ZKL_BATCH_PIPELINED, &op, 1);
-	if (result->code != ZKL_RC_OK || result->owner != (int64_t) d->me)
+	if (result->code != ZKL_RC_OK)
 	{
 		d->published = ZKL_UNCERTAIN;
 		zkl__scratch_leave(&d->scratch, ZKL_LEFT_FAILED);
