@@ -215,7 +215,7 @@ begin(ZklockLongWait *w)
 		.may_requeue = w->timeout->may_requeue
 	};
 
-	/* What is kept only is given up first: it is no edge. */
+	/* Kept locks are given up first: they are no edges. */
 	zkl_session_leave_kept(w->session);
 	w->scan_context = AllocSetContextCreate(CurrentMemoryContext, "zklock lock table",
 											ALLOCSET_DEFAULT_SIZES);

@@ -153,7 +153,7 @@ choose_victim(ZklSnapshot *s)
 	{
 		Rank		rank;
 
-		if (!v->stuck || v->behind)
+		if (!v->stuck || v->reporter)
 			continue;
 		rank = rank_of(v);
 		if (victim == NULL || rank < best ||

@@ -45,7 +45,7 @@
 typedef struct ZklVertex
 {
 	uint64_t	session;
-	uint64_t	behind;			/* a local waiter waits for this session; 0: not local */
+	uint64_t	reporter;		/* a local waiter waits for this session; 0: not local */
 
 	/* not local: the session's report, or NULL */
 	ZklReport  *report;
@@ -53,7 +53,7 @@ typedef struct ZklVertex
 	int32_t		version;		/* the verdict notes here what it reads later */
 	int32_t		bell;			/* ... and the version that its ring has made */
 
-	const ZklLocalWaiter *waiter;	/* local: from the report of "behind", or NULL */
+	const ZklLocalWaiter *waiter;	/* local: from the report of "reporter", or NULL */
 
 	/* while the graph is built */
 	bool		is_wanted;
@@ -89,7 +89,7 @@ typedef struct ZklEdge
 static inline ZklVertex *
 zkl_reporter(const ZklEdge *edge)
 {
-	return edge->from->behind ? edge->to : edge->from;
+	return edge->from->reporter ? edge->to : edge->from;
 }
 
 

@@ -48,7 +48,7 @@ blocks(ZklSnapshot *s, const Place *place, const ZklVertex *v, const ZklQueued *
 {
 	if (!writer && !node->contender.writer)
 		return false;
-	if (v->behind == 0)
+	if (v->reporter == 0)
 		return v->report != NULL;
 	if (v->waiter == NULL || place->place != ZKL_PLACE_LOCK)
 		return false;
@@ -199,7 +199,7 @@ add_local_waits(ZklSnapshot *s)
 
 	for (ZklVertex *v = s->vertices; v < s->vertices + s->n; v++)
 	{
-		ZklEdge		edge = {v, zkl__snapshot_vertex(s, v->behind), .waiter = v->waiter};
+		ZklEdge		edge = {v, zkl__snapshot_vertex(s, v->reporter), .waiter = v->waiter};
 
 		if (v->waiter == NULL)
 			continue;

@@ -45,7 +45,7 @@ struct ZklSnapshot
 	uint64_t	me;
 	size_t		bytes;
 	int			steps;
-	ZklVertex  *vertices;		/* ascending by "session" and "behind" */
+	ZklVertex  *vertices;		/* ascending by "session" and "reporter" */
 	int			n;
 	int			n_edges;
 	Place	   *places[MAX_PLACES]; /* a hash table */

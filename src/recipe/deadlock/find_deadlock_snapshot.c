@@ -63,7 +63,7 @@ compare_vertices(const void *a, const void *b)
 
 	if (x->session != y->session)
 		return x->session < y->session ? -1 : 1;
-	return x->behind < y->behind ? -1 : x->behind > y->behind;
+	return x->reporter < y->reporter ? -1 : x->reporter > y->reporter;
 }
 
 ZklVertex *
@@ -98,7 +98,7 @@ want_report(ZklSnapshot *s, uint64_t session)
 	ZklVertex  *v = zkl__snapshot_vertex(s, session);
 	ZklWant		wanted = {.kind = ZKL_WANT_REPORT, .session = session};
 
-	if (v == NULL || v->behind != 0 || v->is_wanted)
+	if (v == NULL || v->reporter != 0 || v->is_wanted)
 		return;
 	v->is_wanted = true;
 	want(s, wanted);
@@ -117,7 +117,7 @@ zkl_snapshot_add_waiting(ZklSnapshot *s, const char *const *children, int n)
 		if (zkl_parse_waiting(children[i], &session, &local))
 			s->vertices[s->n++] = (ZklVertex)
 		{
-			.session = local ? local : session,.behind = local ? session : 0
+			.session = local ? local : session,.reporter = local ? session : 0
 		};
 	}
 	qsort(s->vertices, (size_t) s->n, sizeof(ZklVertex), compare_vertices);
@@ -173,7 +173,7 @@ search_before(ZklSnapshot *s, Wait *wait)
 	end = place->place == ZKL_PLACE_PERMITS ? place->n : (int) (own - place->nodes);
 	for (; place->seen < end; place->seen++)
 		for (ZklVertex *v = place->nodes[place->seen].item; v; v = zkl__snapshot_next_vertex(s, v))
-			want_report(s, v->behind ? v->behind : v->session);
+			want_report(s, v->reporter ? v->reporter : v->session);
 }
 
 static void
@@ -205,7 +205,7 @@ zkl_snapshot_add_report(ZklSnapshot *s, uint64_t session, uint64_t owner, int64_
 	ZklVertex  *v = zkl__snapshot_vertex(s, session);
 	const ZklReport *report;
 
-	if (v == NULL || v->behind != 0 || v->report || owner != session)
+	if (v == NULL || v->reporter != 0 || v->report || owner != session)
 		return;
 	count_bytes(s, (size_t) length);
 	report = v->report = zkl_report_decode(s->scratch, data, length);
@@ -216,7 +216,7 @@ zkl_snapshot_add_report(ZklSnapshot *s, uint64_t session, uint64_t owner, int64_
 	for (int i = 0; report && i < report->n_waiters; i++)
 		for (v = zkl__snapshot_vertex(s, (uint64_t) report->waiters[i].session_id); v;
 			 v = zkl__snapshot_next_vertex(s, v))
-			if (v->behind == session)
+			if (v->reporter == session)
 				v->waiter = &report->waiters[i];
 }
 

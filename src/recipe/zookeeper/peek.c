@@ -167,7 +167,7 @@ zkl_peek_next(int fd, ZklPeek *peek, const ZklDue *due, size_t *size,
 		bool		is_used_up = peek->start >= peek->end;
 		ZklPeekResult result = ZKL_PEEK_MESSAGE;
 
-		/* What has arrived since the last look, poll() reports. */
+		/* poll() reports what has arrived since the last call. */
 		if (is_used_up && !peek->has_more)
 			return ZKL_PEEK_NOTHING;
 		if (is_used_up || needed > 0)
