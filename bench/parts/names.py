@@ -2,13 +2,14 @@
 
 import time
 
-LOCKS = "/zklock/locks"
+# A root of its own: below the usual one are the empty znodes of other parts.
+ROOT = "-c zklock.root=/names"
+LOCKS = "/names/locks"
 USED = 10       # names in use, far from each other
 
 
 def measure(bench):
     result = bench.result("names", "Growth: the number of names")
-    bench.a.query("SELECT zk_lock('name0'), zk_unlock('name0')")
     backlog(bench, result)      # first: of former names, ZooKeeper would remove some meanwhile
     once(bench, result)
     idle(bench, result)
@@ -18,6 +19,9 @@ def measure(bench):
 def idle(bench, result):
     """Measures with this many idle names."""
     locks, looks, there = {}, {}, 0
+    connection = bench.a.connect(options=ROOT)
+    connection.cursor().execute("SELECT zk_lock('name0'), zk_unlock('name0')")
+    connection.close()
     for size in bench.size([10, 1000, 10000, 100000], [10, 100]):
         bench.peers.c.order("fill", LOCKS, there, size)
         there = size
@@ -25,7 +29,8 @@ def idle(bench, result):
             f"names{size}", f"\\set i random(0, {USED - 1}) * {size // USED}",
             "SELECT zk_lock('name' || :i), zk_unlock('name' || :i);")
         numbers = bench.interleave({
-            "zklock, ten of the names": lambda: bench.a.pgbench(script, 1, bench.seconds),
+            "zklock, ten of the names": lambda: bench.a.pgbench(
+                script, 1, bench.seconds, settings=ROOT),
             "C client, textbook, one name": lambda: bench.peers.c.rate(
                 "textbook", 1, "own", bench.seconds),
         }, warm=False)
@@ -44,7 +49,7 @@ def idle(bench, result):
 
 def look(bench):
     """Returns milliseconds in one session; the first read does not count."""
-    connection = bench.a.connect()
+    connection = bench.a.connect(options=ROOT)
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT zk_lock('name1')")

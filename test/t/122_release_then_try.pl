@@ -137,6 +137,31 @@ for my $case ([ "SELECT zk_lock('x')", "SELECT zk_try_lock('x')" ], [ $acquire, 
 	$contender->query_ok('SELECT zk_unlock_all()');
 }
 
+# The releasing session ends. Its backend waits some time for the delete, and is stopped meanwhile.
+{
+	my $leaver;
+	$contender->query_ok("SET zklock.connect_timeout = '30s'");
+	do
+	{
+		$proxy->disarm->release;
+		$leaver = session($here);
+		$leaver->query_ok($acquire);
+		my $hits = $proxy->hits;
+		$proxy->arm(fault => 'hold_request', op => 'delete', path => 'leases/');
+		$leaver->query_ok("SELECT zk_release('s')");
+		wait_until('the delete', sub { $proxy->hits > $hits });
+		$leaver->quit;
+		$leaver->pause;
+	} until kill 0, $leaver->pid;
+	$proxy->clear_record;
+	$contender->query_async("SELECT zk_try_acquire('s', 1)");
+	wait_until('the attempt to end or wait', sub { $contender->finished || waits_for_delete() });
+	$proxy->disarm->release;
+	is($contender->wait_result, 't', 'permits: an attempt waits for the delete of a session that ends');
+	$leaver->resume;
+	$contender->query_ok("SELECT zk_unlock_all(); SET zklock.connect_timeout = '200ms'");
+}
+
 # The connection of the releasing session is down.
 release_while_cut($_) for [ "SELECT zk_lock('x')", "SELECT zk_try_lock('x')" ],
   [ $acquire, "SELECT zk_try_acquire('s', 1)" ];

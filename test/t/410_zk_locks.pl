@@ -229,8 +229,9 @@ my $id = $zkc->session_id;
 	$zkc->create('/closed');
 	$zkc->create('/closed/locks', acl => $acl);
 	my $shut = session_with($node_1, root => '/closed');
-	works($shut, 'SELECT count(*) FROM zk_locks', '0', 'the view is empty if the root may not be read');
-	like($shut->error, qr/WARNING:  could not read .*\n.*DETAIL:  .*: 1\.\n/, 'an unreadable root causes a warning');
+	fails_with($shut, 'SELECT count(*) FROM zk_locks', '42501', 'the view fails if the root may not be read',
+		like => qr/could not read .*\n.*DETAIL:  .*: 1\.\n/);
+	fails_with($dba, "SELECT count(*) FROM zk_locks_of('hidden')", '42501', '... or the only queue that is asked for');
 	$shut->reconnect('zklock.root' => '/none');
 	works($shut, 'SELECT count(*) FROM zk_locks', '0', 'the view is empty if the root does not exist');
 	is($shut->error, '', 'another missing root causes no warning');

@@ -81,13 +81,13 @@ zklock_session_close(int timeout_ms)
 	if (session == NULL)
 		return;
 	zklock_count_answers_of(NULL);
-	zklock_hide_session();
 	if (has_connected && zklock_session_is_lost(session))
 		zklock_count(ZKLOCK_STAT_SESSIONS_LOST, 1);
 	has_connected = false;
 	zklock_drop_wait_set();
 	zklock_lease_watch(NULL);
 	zkl_session_close(session, timeout_ms);
+	zklock_hide_session();		/* now: attempts look there for what it has released */
 	zklock_forget_session();
 	session = NULL;
 	release_fds();

@@ -164,7 +164,7 @@ extern ZklSession *zklock_session_current(void);
 
 /*
  * Returns the session, connected.  Opens it if there is none.  Waits as long as
- * zklock_answer_by() allows, under lock_timeout and interruptibly; throws 08001, 08006,
+ * zklock_answer_by() allows, interruptibly, whatever lock_timeout is; throws 08001, 08006,
  * 28000, F0000.  If the session is lost and locks are held, returns it as it is, for
  * zklock_check_loss().
  */

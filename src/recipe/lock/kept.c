@@ -107,7 +107,7 @@ zkl_session_leave_kept_of(ZklSession *session, const char *name)
 	free(path);
 }
 
-/* Gives up the node that was kept first; returns false if there is none. */
+/* Gives up the node that will be kept for the shortest time; returns false if there is none. */
 bool
 zkl__kept_leave_oldest(ZklSession *session)
 {
