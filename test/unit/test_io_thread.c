@@ -209,6 +209,23 @@ take(int fd)
 /* The grace period. */
 #define GRACE_MS 20
 
+/* Does the thread read without the grace period, if the machine is not busy all the time? */
+static bool
+reads_at_once(int fd)
+{
+	for (int i = 0; i < 1000; i++)
+	{
+		int64_t		began = zkl_io_thread_now();
+
+		put(fd);
+		if (!is_read_within(10000))
+			return false;
+		if (__atomic_load_n(&last_pass_ms, __ATOMIC_RELAXED) - began < GRACE_MS - 1)
+			return true;
+	}
+	return false;
+}
+
 static void
 test_owner_first(void)
 {
@@ -229,8 +246,7 @@ test_owner_first(void)
 	ok(taken || zkl_io_thread_now() - began >= GRACE_MS - 1, "an owner that reads at once finds the data");
 
 	zkl_io_thread_owner_waits(io_thread, false);
-	put(fd);
-	ok(is_read_within(10000), "the thread reads for an owner that does not wait");
+	ok(reads_at_once(fd), "the thread reads at once for an owner that does not wait");
 	ok(zkl_io_thread_stop(io_thread, 5000), "the thread stops");
 	sem_wait(&freed);
 	close(fd);
