@@ -55,7 +55,7 @@ def simulate(n, timeout, election, rate):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--timeout", type=float, default=20)
-    parser.add_argument("--election", type=float, default=0.9)
+    parser.add_argument("--election", type=float, default=0.8)
     parser.add_argument("--rate", type=float, default=1170)
     parser.add_argument("sizes", type=int, nargs="*", default=[2000, 20000])
     options = parser.parse_args()
