@@ -498,12 +498,16 @@ def _cancellable(conn: Connection, stop: threading.Event,
         while not stop.is_set() and not future.done():
             wait([future], timeout=0.2)
     finally:
-        ends.set()
-        while thread.is_alive() and not future.done():
+        # The lock is held until the function has ended. A signal may interrupt each line.
+        has_ended = False
+        while not has_ended:
             try:
-                canceller.request()
-                wait([future], timeout=0.2)
-            except BaseException as error:      # the lock is held until the function has ended
+                ends.set()
+                while thread.is_alive() and not future.done():
+                    canceller.request()
+                    wait([future], timeout=0.2)
+                has_ended = True
+            except BaseException as error:
                 interrupt = error
         canceller.end()
         if interrupt:
