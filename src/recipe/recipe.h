@@ -391,8 +391,8 @@ typedef struct ZklDetectorCallbacks
 	bool		(*await) (void *arg, ZklBatch *batch);
 	/* waits for so long, or until the session's descriptor is readable */
 	bool		(*pause) (void *arg, int ms);
-	/* looks at the server; the local waiters are valid until the next call */
-	int			(*look) (void *arg, const ZklLocalWaiter **local_waiters);
+	/* finds the local waiters on the server; valid until the next call */
+	int			(*find_waiters) (void *arg, const ZklLocalWaiter **local_waiters);
 	/* returns a hash of an encoded name, the same on all servers */
 	uint32_t	(*key_of) (void *arg, const char *name);
 } ZklDetectorCallbacks;

@@ -402,9 +402,9 @@ zklock_show_locks(FunctionCallInfo fcinfo, const ZklockName *name)
 											 ALLOCSET_DEFAULT_SIZES);
 	n_denied = zklock_read_ensemble(&action, put_all, &rows);
 	MemoryContextDelete(rows.row_context);
-	/* An empty result would say that nobody holds anything. */
+	/* An empty result for one name would say that nobody holds it. */
 	if (n_denied > 0)
-		ereport(tuplestore_tuple_count(rows.result->setResult) > 0 ? WARNING : ERROR,
+		ereport(name && tuplestore_tuple_count(rows.result->setResult) == 0 ? ERROR : WARNING,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("could not read some znodes of locks: the ZooKeeper ensemble refused access"),
 				 errdetail("Znodes that could not be read: %d.", n_denied),

@@ -172,12 +172,12 @@ sub count_resumed { return scalar(() = read_file($zk->log_file) =~ /attempting t
 # Without its directory.
 {
 	$here->stop('fast');
-	rename $directory, "$directory.away" or die "cannot rename $directory: $!";
+	rename $directory, "$directory.moved" or die "cannot rename $directory: $!";
 	my $log = -s $here->logfile;
 	$here->start;
 	wait_for_log($here, qr/could not create file "pg_stat_tmp\/zklock_sessions": No such file or directory/, $log);
 	is($here->safe_psql('postgres', "SELECT zk_try_lock('g')"), 't', 'a server without the file locks as ever');
-	rename "$directory.away", $directory or die "cannot rename $directory: $!";
+	rename "$directory.moved", $directory or die "cannot rename $directory: $!";
 }
 
 done_testing();

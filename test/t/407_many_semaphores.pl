@@ -1,5 +1,5 @@
-# What a server knows of its backends' sessions and permits is bounded, as its lock table
-# is, and goes with them: when there is no room for another semaphore, the call fails with
+# A server's tables of its backends' sessions and permits are bounded, as its lock table
+# is, and entries go with them: when there is no room for another semaphore, the call fails with
 # 53200 and changes nothing, and the permits of sessions that have ended in any way leave
 # room for as many again.
 

@@ -33,7 +33,7 @@ typedef struct Owner
 	const ZklDeadlock *deadlock;
 } Owner;
 
-int			(*owner_look) (Party *party, const ZklLocalWaiter **local_waiters);
+int			(*owner_find_waiters) (Party *party, const ZklLocalWaiter **local_waiters);
 ZklDetectorConfig (*owner_config) (Party *party);
 
 static Owner owners[MAX_PARTIES];
@@ -88,9 +88,9 @@ pause_step(void *arg, int ms)
 }
 
 static int
-look(void *arg, const ZklLocalWaiter **local_waiters)
+find_waiters(void *arg, const ZklLocalWaiter **local_waiters)
 {
-	return owner_look(((Owner *) arg)->party, local_waiters);
+	return owner_find_waiters(((Owner *) arg)->party, local_waiters);
 }
 
 uint32_t
@@ -191,7 +191,7 @@ owner_is_in_step(const Party *party)
 static bool
 begin(Owner *o, Party *party)
 {
-	static const ZklDetectorCallbacks callbacks = {await_batch, pause_step, look, key_of};
+	static const ZklDetectorCallbacks callbacks = {await_batch, pause_step, find_waiters, key_of};
 	Ask		   *ask = pending_of(party);
 	ZklDetectorConfig config;
 	ZklRequestInfo info;

@@ -14,7 +14,7 @@
 #include "scene.h"
 
 /* What an owner sees when it looks at its server; set by waiters.c. */
-extern int	(*owner_look) (Party *party, const ZklLocalWaiter **local_waiters);
+extern int	(*owner_find_waiters) (Party *party, const ZklLocalWaiter **local_waiters);
 extern ZklDetectorConfig (*owner_config) (Party *party);
 extern uint32_t owner_key_of(const char *name);
 

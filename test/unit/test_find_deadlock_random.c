@@ -228,7 +228,7 @@ make_report(Party *party, Made *made)
 		add_node(party, made, ZKL_PLACE_PERMITS, ask->names[0], ask->size);
 		needed = needed || made->report.n_nodes == 2;
 	}
-	made->report.n_waiters = owner_look(party, &made->report.waiters);
+	made->report.n_waiters = owner_find_waiters(party, &made->report.waiters);
 	return needed || made->report.n_waiters > 0;
 }
 

@@ -60,7 +60,7 @@ note_sentences(void)
 	}
 }
 
-static int	look(Party *party, const ZklLocalWaiter **local_waiters);
+static int	find_waiters(Party *party, const ZklLocalWaiter **local_waiters);
 static ZklDetectorConfig config(Party *party);
 
 void
@@ -73,7 +73,7 @@ waiters_begin(const char *servers)
 	for (int i = 0; i < MAX_PARTIES; i++)
 		deadlocks[i] = NULL;
 	memcpy(server_of, servers, strlen(servers));
-	owner_look = look;
+	owner_find_waiters = find_waiters;
 	owner_config = config;
 	scene_before_end = owner_interrupt;
 	n_victims = 0;
@@ -172,7 +172,7 @@ identity_of(const Party *party, const Party *other)
 }
 
 static int
-look(Party *party, const ZklLocalWaiter **local_waiters)
+find_waiters(Party *party, const ZklLocalWaiter **local_waiters)
 {
 	static ZklHeld held[MAX_PARTIES][MAX_HELD];
 	static ZklLocalWaiter waiters[MAX_PARTIES];

@@ -171,7 +171,7 @@ pause_step(void *arg, int ms)
  * somebody does, the order of a queue may have changed during the same waits.
  */
 static int
-look(void *arg, const ZklLocalWaiter **local_waiters)
+find_waiters(void *arg, const ZklLocalWaiter **local_waiters)
 {
 	ZklockLongWait *w = arg;
 	uint64		long_waits = zklock_long_waits();
@@ -208,7 +208,7 @@ key_of(void *arg, const char *name)
 static void
 begin(ZklockLongWait *w)
 {
-	static const ZklDetectorCallbacks callbacks = {await_batch, pause_step, look, key_of};
+	static const ZklDetectorCallbacks callbacks = {await_batch, pause_step, find_waiters, key_of};
 	ZklDetectorConfig config = {
 		.pid = MyProcPid,
 		.server = zklock_server_name(),

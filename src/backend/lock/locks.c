@@ -343,7 +343,7 @@ acquire_one_by_one(LockAcquisition *a, bool covered)
 }
 
 /*
- * Several locks: while this call waits for a local lock, its server says that it holds the
+ * Several locks: while this call waits for a local lock, its server reports that it holds the
  * others.  So it must not have their places in the ensemble, either.
  */
 static void

@@ -8,7 +8,7 @@
  * their locks are free at once.
  *
  * To close a session it resumes it, which needs the session's password.  A session is closed
- * when the ensemble says that it does not exist.  Until then the worker repeats all of this,
+ * when the ensemble answers that it does not exist.  Until then the worker repeats all of this,
  * but not longer than a session can live without its client.  Resuming a session lets it
  * live for another timeout, so an ensemble that does not close it is asked a few times only.
  *

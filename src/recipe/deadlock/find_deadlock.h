@@ -14,7 +14,7 @@
  *	- A session that waits for a permit needs any one permit of the others.
  *	- A local waiter needs the reporting session to go.
  *	- A session without a report that is no local waiter can proceed.
- *	- A local waiter blocks others only with what its server says it holds: other nodes
+ *	- A local waiter blocks others only with what its server reports that it holds: other nodes
  *	  of it are released, and only their delete is pending.
  *
  * A deadlock is a set of sessions that all stay blocked even if every session outside

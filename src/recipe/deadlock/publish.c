@@ -79,8 +79,8 @@ may_block(const ZklRequest *request)
 }
 
 /*
- * Adds the nodes with which the request waits, if that is settled.  Returns whether other
- * sessions may have to know of the wait.  Mutex held.
+ * Adds the nodes with which the request waits, if that is settled.  Returns whether the
+ * wait may have to be reported.  Mutex held.
  */
 static bool
 copy_nodes(ZklScratch *scratch, const ZklRequest *request, ZklReport *report)
@@ -132,7 +132,7 @@ zkl__report_compose(ZklDetector *d, ZklReport *report, bool *is_needed)
 	report->identity = ZKL_HASH;
 	for (int i = 0; i < report->n_nodes; i++)
 		report->identity = zkl_hash(report->identity, report->nodes[i].child, strlen(report->nodes[i].child));
-	report->n_waiters = d->callbacks->look(d->arg, &report->waiters);
+	report->n_waiters = d->callbacks->find_waiters(d->arg, &report->waiters);
 	*is_needed = *is_needed || report->n_waiters > 0;
 	return true;
 }
@@ -327,7 +327,7 @@ must_read_bell(const ZklDetector *d)
 }
 
 /*
- * Publishes the wait if others must know of it, or writes what has changed, or answers a
+ * Publishes the wait if it must be reported, or writes what has changed, or answers a
  * ring.  Returns whether something was written.  Not while the wait is not settled: then the
  * caller tries again soon.
  */

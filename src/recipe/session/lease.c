@@ -10,11 +10,11 @@
  *		lease		T/3: a commit may rely on what is held without asking
  *		trust		up to 2T/3: then what is held is lost, and the session ends
  *
- * The leader ends a session T after the last heartbeat that it knows.  A forwarded write
+ * The leader ends a session T after the last heartbeat that it received.  A forwarded write
  * is none: a follower reports heartbeats every half tick, on the connection that carries
- * the writes.  So when the leader confirms a write, it knows every heartbeat that arrived
- * half a tick before, and a write that was answered so long before is settled: the leader
- * knows of it.  It keeps the session for T from the submission of the newest settled write.
+ * the writes.  So when the leader confirms a write, it has every heartbeat that arrived half
+ * a tick before, and a write that was answered so long before is settled: the leader counts
+ * its heartbeat.  It keeps the session for T from the submission of the newest settled write.
  * Without one, the last heartbeat is the library's own ping, up to T/3 old.
  *
  * A write passes from a follower to the leader although nothing passes from the leader to the
