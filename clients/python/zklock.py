@@ -29,11 +29,10 @@ import random
 import socket
 import threading
 import time
-from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from operator import methodcaller
-from typing import Any, Callable, Iterator, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Iterator, Optional, Tuple, Type, TypeVar, Union
 
 T = TypeVar("T")
 Connection = Any                        # of psycopg2 or psycopg
@@ -189,7 +188,7 @@ class Locks:
 
         A program that hangs stays the leader: let a watchdog kill it, such as systemd's.
         """
-        def steps(held: Held, ends: threading.Event) -> None:
+        def steps(held: Held, ends: _Flag) -> None:
             while not (stop.is_set() or ends.is_set()):
                 step(held)
                 held.pause(every, ends)
@@ -275,7 +274,7 @@ class Locks:
 
     def _acquire(self, name: str, timeout: Optional[float],
                  stop: Optional[threading.Event]) -> Connection:
-        def lock(_ends: threading.Event) -> None:
+        def lock(_ends: _Flag) -> None:
             with conn.cursor() as cursor:
                 cursor.execute(_LONG_SESSION)
                 cursor.execute("CALL zk_lock_wait(%s, %s::interval)",
@@ -332,7 +331,7 @@ class Held:
         if self._query("SELECT zk_lock_token(%s)") != self.token:
             raise LockLost(f"the lock {self.name!r} was lost")
 
-    def pause(self, seconds: float, stop: Optional[threading.Event] = None) -> None:
+    def pause(self, seconds: float, stop: Union[threading.Event, _Flag, None] = None) -> None:
         """Waits until the time has passed or `stop` is set, and checks the lock each second, and
         at the end of the time."""
         stop = stop or threading.Event()
@@ -475,41 +474,67 @@ class _Canceller:
             self._conn.cancel()
 
 
-def _cancellable(conn: Connection, stop: threading.Event,
-                 function: Callable[[threading.Event], None]) -> None:
+class _Flag:
+    """As threading.Event for one waiting thread. A signal handler that raises an exception can
+    leave a lock of an Event locked; a _Flag has only one, which no thread holds for a moment."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        self._is_set = True
+        if self._lock.locked():
+            self._lock.release()
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def wait(self, timeout: float) -> bool:
+        if not self._is_set:
+            self._lock.acquire(timeout=timeout)
+        return self._is_set
+
+
+def _cancellable(conn: Connection, stop: threading.Event, function: Callable[[_Flag], None]) -> None:
     """Runs the function in a second thread, and cancels its statements when `stop` is set, or
     when a signal handler raises an exception in this thread; its argument is set then, too.
     psycopg2 waits for the server in libpq, where a thread runs no signal handlers. A cancel
     between two statements has no effect; therefore it is repeated."""
     canceller = _Canceller(conn)
-    ends = threading.Event()
-    future: Future[None] = Future()
+    ends, ended, begun = _Flag(), _Flag(), False
+    failure: Optional[BaseException] = None
+    interrupt: Optional[BaseException] = None
 
     def run() -> None:
+        nonlocal begun, failure
+        begun = True
         try:
-            future.set_result(function(ends))
+            if not ends.is_set():
+                function(ends)
         except BaseException as error:
-            future.set_exception(error)
+            failure = error
+        ended.set()
 
-    thread = threading.Thread(target=run, daemon=True)
-    interrupt: Optional[BaseException] = None
     try:
-        thread.start()
-        while not stop.is_set() and not future.done():
-            wait([future], timeout=0.2)
+        threading.Thread(target=run, daemon=True).start()
+        while not (stop.is_set() or ended.is_set()):
+            ended.wait(0.2)
     finally:
-        # The lock is held until the function has ended. A signal may interrupt each line.
-        has_ended = False
-        while not has_ended:
+        # The lock is held until the function has ended, also if signals interrupt this.
+        is_waiting = True
+        while is_waiting:
             try:
                 ends.set()
-                while thread.is_alive() and not future.done():
+                while begun and not ended.is_set():
                     canceller.request()
-                    wait([future], timeout=0.2)
-                has_ended = True
+                    ended.wait(0.2)
+                is_waiting = False
             except BaseException as error:
                 interrupt = error
         canceller.end()
         if interrupt:
             raise interrupt
-    future.result()
+    if failure:
+        raise failure
