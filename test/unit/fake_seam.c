@@ -348,6 +348,8 @@ zkl_client_submit(ZklClient *client, ZklRequestForm form, const ZklOp *ops, int 
 	FakeRequestKind kind = kind_of(form, ops, &letter);
 	FakeRequest *request = fake_wire_request(kind, ops, n_ops, call);
 
+	if (request == NULL)
+		return false;
 	if (is_proof(form, ops, n_ops))
 		letter = 'p';
 	request->watch = form == ZKL_SINGLE && ops->watch;

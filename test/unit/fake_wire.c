@@ -23,11 +23,18 @@ fake_wire_request(FakeRequestKind kind, const ZklOp *ops, int n_ops, ZklCall *ca
 {
 	size_t		n = (size_t) n_ops;
 	FakeRequest *request = calloc(1, sizeof(FakeRequest));
+	ZklOp	   *copies = malloc(n * sizeof(ZklOp) + zkl_ops_bytes(ops, n_ops));
 
+	if (request == NULL || copies == NULL)
+	{
+		free(request);
+		free(copies);
+		return NULL;
+	}
 	request->kind = kind;
 	request->call = call;
 	request->n_ops = n_ops;
-	request->ops = malloc(n * sizeof(ZklOp) + zkl_ops_bytes(ops, n_ops));
+	request->ops = copies;
 	zkl_ops_copy(request->ops, ops, n_ops, (char *) (request->ops + n));
 	request->path = request->ops->path;
 	return request;

@@ -1,18 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * test_no_memory.c
- *		A request or a batch whose memory is exhausted fails at once.
+ *		A request or a batch whose memory is exhausted fails at once, and a search for a
+ *		deadlock begins again.  A long wait leaves nothing behind.
  *
  * The linker calls the functions here in place of malloc() and calloc() (unit.mk).
  *
  *-------------------------------------------------------------------------
  */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "letters.h"
 #include "play.h"
 #include "recipe/batch.h"
+#include "recipe/session/internal.h"
+#include "victims.h"
 
 extern void *__real_malloc(size_t size);
 extern void *__real_calloc(size_t n, size_t size);
@@ -20,10 +24,14 @@ extern void *__wrap_malloc(size_t size);
 extern void *__wrap_calloc(size_t n, size_t size);
 
 static int	fail_at;			/* the next allocation to fail: 1 is the next one; 0: none */
+static bool only_owners;		/* count only those on the threads of owners */
+static pthread_t test_thread;
 
 static bool
 fails(void)
 {
+	if (only_owners && pthread_equal(pthread_self(), test_thread))
+		return false;
 	return fail_at > 0 && --fail_at == 0;
 }
 
@@ -135,12 +143,67 @@ test_batches(void)
 	}
 }
 
+/* Lets the owners of A and B go on; returns how many of them are victims after two seconds. */
+static int
+victims_after(void)
+{
+	int			n = 0;
+
+	for (int ms = 0; ms < 2000; ms += 50)
+	{
+		n += is_victim_now(A);
+		n += is_victim_now(B);
+		fake_run_all();
+		fake_advance(50);
+	}
+	return n;
+}
+
+/* Each allocation of a step may fail: the next steps find the deadlock. */
+static void
+test_deadlock(void)
+{
+	int			n_allocations = 0;
+	int			n_wrong = 0;
+	bool		has_failed = true;
+
+	only_owners = true;
+	for (int k = 1; has_failed; k++)
+	{
+		begin_waiters("ab", "A lock a, B lock b, A lock b, B lock a");
+		fail_at = k;
+		n_wrong += victims_after() != 1;
+		has_failed = fail_at == 0;
+		n_allocations += has_failed;
+		fail_at = 0;
+		scene_end(NULL);
+	}
+	only_owners = false;
+	ok(n_allocations > 50, "%d allocations of a search can fail", n_allocations);
+	is_int(n_wrong, 0, "... and one session is the victim all the same");
+}
+
+/* What a long wait leaves behind. */
+static void
+test_wait(void)
+{
+	begin_waiters("ab", "A lock a, B lock b, B lock a");
+	publish_all();
+	is_int(B->session->batches != NULL, 1, "a waiter keeps the read of its bell");
+	play_act("B giveup", true);
+	is_int(B->session->batches != NULL, 0, "... until its wait ends");
+	scene_end(NULL);
+}
+
 int
 main(void)
 {
+	test_thread = pthread_self();
 	play_verbs = memory_verbs;
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_locks();
 	test_batches();
+	test_deadlock();
+	test_wait();
 	return done();
 }

@@ -165,8 +165,5 @@ zkl_detector_step(ZklDetector *d, int64_t *next_ms, bool *is_limited)
 	if (d->has_waited)
 		*next_ms = zkl_now_ms();
 	*is_limited = d->is_limited;
-	if (d->must_end)
-		return &d->deadlock;
-	zkl__step_end(d);
-	return NULL;
+	return d->must_end ? &d->deadlock : NULL;
 }

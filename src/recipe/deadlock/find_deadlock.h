@@ -115,8 +115,8 @@ extern void zkl_snapshot_add_report(ZklSnapshot *snapshot, uint64_t session,
 									const char *data, int length);
 
 /*
- * Adds the children of a queue, or of the parent of permits.  "key" is the hash of the
- * name, as in ZklHeld.
+ * Adds the children of a queue, or of the parent of permits, that zkl_snapshot_next() has
+ * asked for.  "key" is the hash of the name, as in ZklHeld.
  */
 extern void zkl_snapshot_add_queue(ZklSnapshot *snapshot, ZklWaitPlace place, const char *name,
 								   uint32_t key, const char *const *children, int n);

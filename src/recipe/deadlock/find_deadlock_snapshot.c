@@ -243,8 +243,6 @@ zkl_snapshot_add_queue(ZklSnapshot *s, ZklWaitPlace which, const char *name, uin
 {
 	Place	   *place = *place_at(s, which, name);
 
-	if (place == NULL || place->nodes)
-		return;
 	place->key = key;
 	place->nodes = zkl__scratch(s->scratch, (size_t) n + 1, sizeof(ZklQueued));
 	for (int i = 0; i < n; i++)
