@@ -5,7 +5,7 @@
 # A first run of a recipe without a fault records its operations. Then each operation is
 # hit in a run of its own, with new names. The faults are those of ZkLock::FaultProxy.
 # A fault that holds frames back releases them when the client has sent its keepalive
-# read.
+# read, or, after an exit, never.
 # The second part loses an answer and then ends the call in another way.
 # Nightly: the full matrix of faults takes minutes; test/unit/test_faults.c has the same for the recipe layer.
 
@@ -294,7 +294,7 @@ sub run_steps
 	wait_in_run($run, 'the fault', sub { was_hit($run) })
 	  if $rule && $run->{good} && !$recipe->{may_miss};
 	wait_in_run($run, 'the release', sub { $run->{released} })
-	  if ($run->{fault} // '') =~ /^hold/ && was_hit($run);
+	  if ($run->{fault} // '') =~ /^hold/ && was_hit($run) && !$recipe->{ends};
 	nodes_become($run, as_nodes($run, ''));
 	if (exists $run->{committed})
 	{
@@ -473,7 +473,7 @@ sub lose_answer
 	$run->{hits} = $proxy->hits;
 	my %rule = (fault => 'lose_answer', path => "/$run->{name}");
 	$proxy->disarm->clear_record->arm(%rule, op => $op, down => $end->{down});
-	$proxy->arm(%rule, op => $op eq 'delete' ? 'delete' : 'sync')
+	$proxy->arm(%rule, op => $op eq 'delete' ? 'delete' : 'getData')
 	  if $end->{again};
 	$s->query_async($sql);
 	wait_in_run($run, 'the fault', sub { was_hit($run) }) unless $end->{settings};
