@@ -119,6 +119,14 @@ check_reading(const char *name)
 		must(c.has_owner && c.owner == owner, "%s: owner %" PRIx64, name, c.owner);
 }
 
+static bool
+has_only_digits_after(const char *name, const char *prefix)
+{
+	size_t		n = strlen(prefix);
+
+	return strncmp(name, prefix, n) == 0 && strspn(name + n, "-0123456789") == strlen(name + n);
+}
+
 /* A name that zklock writes is parsed again, and found among other names. */
 static void
 check_writing(Input *input, const char *other)
@@ -146,9 +154,8 @@ check_writing(Input *input, const char *other)
 	/* A name with the same prefix, but not continued as the server would. */
 	snprintf(mimic, sizeof(mimic), "%s%s", prefix, other);
 	found = zkl_find_child((const char *[]) {other, mimic, name}, 3, prefix);
-	must(found == name || (found != NULL && strcmp(found, mimic) == 0 &&
-						   strspn(other, "-0123456789") == strlen(other)),
-		 "%s is not found for %s beside %s", name, prefix, mimic);
+	must(found && (found == name || has_only_digits_after(found, prefix)),
+		 "%s is not found for %s beside %s and %s", name, prefix, other, mimic);
 }
 
 static void
