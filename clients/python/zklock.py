@@ -22,6 +22,7 @@ session of their own.
 
 from __future__ import annotations
 
+import _thread
 import importlib
 import logging
 import os
@@ -29,10 +30,10 @@ import random
 import socket
 import threading
 import time
+import weakref
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from operator import methodcaller
-from typing import Any, Callable, Iterator, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Callable, Iterator, List, Optional, Tuple, Type, TypeVar
 
 T = TypeVar("T")
 Connection = Any                        # of psycopg2 or psycopg
@@ -111,8 +112,9 @@ class Locks:
     `release` receives a connection after use; the default closes it. With a pool:
     Locks(pool.getconn, pool.putconn). After a restart of the server each attempt may get one of
     the broken connections of the pool: let the pool check them, or set `attempts` to more than
-    their number. Threads can share a Locks object. Set connect_timeout in the connection string,
-    and target_session_attrs=read-write if it lists several servers.
+    their number. Threads can share a Locks object; hold() and lead() call `connect` in a second
+    thread. Set connect_timeout in the connection string, and target_session_attrs=read-write if it
+    lists several servers.
     """
 
     def __init__(self, connect: Callable[[], Connection],
@@ -158,15 +160,19 @@ class Locks:
         and the block has not noticed it. In this session statement_timeout, lock_timeout and
         idle_session_timeout are off.
         """
-        acquire = partial(self._acquire, name, timeout, stop)
-        conn = _repeat(acquire, attempts, _can_reconnect)
+        conns: List[Connection] = []
+
+        def acquire(task: _Task) -> None:
+            conns.append(self._acquire(task, name, timeout))
+
         try:
-            held = Held(conn, name)
+            _repeat(lambda: _Task(stop).run(acquire), attempts, _can_reconnect)
+            held = Held(conns[0], name)
             yield held
-            if not held._query("SELECT zk_unlock(%s)"):
-                raise LockLost(f"the lock {name!r} was lost")
+            held._unlock()
         finally:
-            self._close(conn)
+            for conn in conns:
+                self._close(conn)
 
     def lead(self, name: str, step: Callable[[Held], Any], stop: threading.Event, *,
              every: float = 1.0) -> None:
@@ -188,22 +194,27 @@ class Locks:
 
         A program that hangs stays the leader: let a watchdog kill it, such as systemd's.
         """
-        def steps(held: Held, ends: _Flag) -> None:
-            while not (stop.is_set() or ends.is_set()):
-                step(held)
-                held.pause(every, ends)
+        def session(task: _Task) -> None:
+            conn = self._acquire(task, name, None)
+            try:
+                held = Held(conn, name)
+                while not task.must_end():
+                    step(held)
+                    held._pause(every, task.must_end)
+                held._unlock()
+            finally:
+                self._close(conn)       # in this thread: the step has ended
 
         while not stop.is_set():
             try:
-                with self.hold(name, stop=stop, attempts=1) as held:
-                    _cancellable(held.conn, stop, partial(steps, held))
+                _Task(stop).run(session)
             except _STEP_DOWN as error:
                 cancelled = stop.is_set() and _sqlstate(error) == "57014"
                 if isinstance(error, _ERRORS) and not cancelled and not _can_reconnect(error):
                     raise
                 if not stop.is_set() or isinstance(error, CommitUnknown):
                     _log.warning("not the leader of %s: %s", name, str(error).strip())
-            stop.wait(random.uniform(0, 2))
+            _sleep(random.uniform(0, 2), stop.is_set)
 
     def run_once(self, job: str, tick: str, work: Callable[[Connection], Any], *,
                  timeout: Optional[float] = None, attempts: int = 5) -> bool:
@@ -272,23 +283,19 @@ class Locks:
             with suppress(*_ERRORS):
                 self._release(conn)
 
-    def _acquire(self, name: str, timeout: Optional[float],
-                 stop: Optional[threading.Event]) -> Connection:
-        def lock(_ends: _Flag) -> None:
-            with conn.cursor() as cursor:
+    def _acquire(self, task: _Task, name: str, timeout: Optional[float]) -> Connection:
+        conn = self._open()
+        try:
+            task.use(conn)
+            conn.autocommit = True
+            with _lock_timeout(name), conn.cursor() as cursor:
                 cursor.execute(_LONG_SESSION)
                 cursor.execute("CALL zk_lock_wait(%s, %s::interval)",
                                (name, None if timeout is None else f"{timeout:f} s"))
-
-        conn = self._open()
-        try:
-            conn.autocommit = True
-            with _lock_timeout(name):
-                _cancellable(conn, stop or threading.Event(), lock)
             return conn
         except BaseException as error:
             self._close(conn)
-            if isinstance(error, _ERRORS) and stop and stop.is_set():
+            if isinstance(error, _ERRORS) and task.must_end():
                 raise Stopped(f"stopped waiting for the lock {name!r}") from error
             raise
 
@@ -331,15 +338,21 @@ class Held:
         if self._query("SELECT zk_lock_token(%s)") != self.token:
             raise LockLost(f"the lock {self.name!r} was lost")
 
-    def pause(self, seconds: float, stop: Union[threading.Event, _Flag, None] = None) -> None:
+    def pause(self, seconds: float, stop: Optional[threading.Event] = None) -> None:
         """Waits until the time has passed or `stop` is set, and checks the lock each second, and
         at the end of the time."""
-        stop = stop or threading.Event()
+        self._pause(seconds, (stop or threading.Event()).is_set)
+
+    def _pause(self, seconds: float, must_end: Callable[[], bool]) -> None:
         end = time.monotonic() + seconds
-        while not stop.wait(min(max(end - time.monotonic(), 0), 1)):
+        while not _sleep(min(end - time.monotonic(), 1), must_end):
             self.check()
             if time.monotonic() >= end:
                 return
+
+    def _unlock(self) -> None:
+        if not self._query("SELECT zk_unlock(%s)"):
+            raise LockLost(f"the lock {self.name!r} was lost")
 
     def _query(self, sql: str) -> Any:
         try:
@@ -394,6 +407,15 @@ def _repeat(function: Callable[[], T], attempts: int,
         attempt += 1
 
 
+def _sleep(seconds: float, must_end: Callable[[], bool]) -> bool:
+    """Returns whether it must end. A thread that waits for an Event has a lock of it for moments,
+    and a signal handler in this thread would wait for that lock for ever."""
+    end = time.monotonic() + seconds
+    while not must_end() and time.monotonic() < end:
+        time.sleep(min(max(end - time.monotonic(), 0), 0.1))
+    return must_end()
+
+
 def _require_idle(conn: Connection) -> None:
     if conn.info.transaction_status in (_IN_TRANSACTION, _FAILED):
         raise ValueError("the connection is in a transaction already")
@@ -439,102 +461,119 @@ def _watch_server(conn: Connection) -> None:
                     connection.setsockopt(getattr(socket, level), getattr(socket, option), value)
 
 
-class _Canceller:
-    """Cancels statements in a thread, because a request to a host that is cut off blocks; that
-    of psycopg2 blocks all threads, so the thread first tries to connect to the host."""
-
-    def __init__(self, conn: Connection) -> None:
-        self._conn = conn
-        self._thread = threading.Thread()
-        with _socket_of(conn) as connection:
-            self._family, self._server = connection.family, None
-            if connection.family != socket.AF_UNIX:
-                with suppress(OSError):     # the connection is broken
-                    self._server = connection.getpeername()
-
-    def request(self) -> None:
-        if not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._cancel, daemon=True)
-            self._thread.start()
-
-    def end(self) -> None:
-        """Waits for the last request, and otherwise closes the connection, so that it does not
-        cancel a later statement."""
-        if self._thread.ident is not None:
-            self._thread.join(timeout=2)
-        if self._thread.is_alive():
-            self._conn.close()
-
-    def _cancel(self) -> None:
-        with suppress(OSError, *_ERRORS):
-            if self._server:
-                with socket.socket(self._family, socket.SOCK_STREAM) as probe:
-                    probe.settimeout(2)
-                    probe.connect(self._server)     # with the scope of a link-local address
-            self._conn.cancel()
-
-
 class _Flag:
-    """As threading.Event for one waiting thread. A signal handler that raises an exception can
-    leave a lock of an Event locked; a _Flag has only one, which no thread holds for a moment."""
+    """As threading.Event, set once, for one waiting thread. A signal handler that raises an
+    exception can leave an Event locked; the only lock here is not one that protects something."""
 
     def __init__(self) -> None:
         self._is_set = False
-        self._lock = threading.Lock()
+        self._lock = _thread.allocate_lock()
         self._lock.acquire()
 
     def set(self) -> None:
         self._is_set = True
-        if self._lock.locked():
-            self._lock.release()
+        self._lock.release()
 
     def is_set(self) -> bool:
         return self._is_set
 
-    def wait(self, timeout: float) -> bool:
-        if not self._is_set:
-            self._lock.acquire(timeout=timeout)
-        return self._is_set
+    def wait(self, timeout: float) -> None:
+        self._lock.acquire(timeout=timeout)
 
 
-def _cancellable(conn: Connection, stop: threading.Event, function: Callable[[_Flag], None]) -> None:
-    """Runs the function in a second thread, and cancels its statements when `stop` is set, or
-    when a signal handler raises an exception in this thread; its argument is set then, too.
-    psycopg2 waits for the server in libpq, where a thread runs no signal handlers. A cancel
-    between two statements has no effect; therefore it is repeated."""
-    canceller = _Canceller(conn)
-    ends, ended, begun = _Flag(), _Flag(), False
-    failure: Optional[BaseException] = None
-    interrupt: Optional[BaseException] = None
+class _Task:
+    """A function in a second thread, whose statements are cancelled when `stop` is set, or when a
+    signal handler raises an exception in the first thread.
 
-    def run() -> None:
-        nonlocal begun, failure
-        begun = True
+    psycopg2 waits for the server in libpq, where a thread runs no signal handlers. Several
+    exceptions at one moment can end run() before the function has ended. So the function itself
+    closes its connection, and also ends when the frame of run() is gone. Nothing here depends on
+    the locks of threading.Thread, which an exception can leave locked.
+    """
+
+    class _Waiter:
+        """The first thread, while it is in run()."""
+
+    def __init__(self, stop: Optional[threading.Event]) -> None:
+        self._stop = stop or threading.Event()
+        self._waiter: Callable[[], Optional[_Task._Waiter]] = lambda: None
+        self._is_left = False           # by the first thread
+        self._ended = _Flag()
+        self._failures: List[BaseException] = []
+        self._interrupts: List[BaseException] = []
+        self._conn: Connection = None
+        self._server: Any = None        # family and address, unless it is this machine
+        self._is_cancelling = False
+        self._is_cancelled = False
+
+    def must_end(self) -> bool:
+        return self._is_left or self._stop.is_set() or self._waiter() is None
+
+    def use(self, conn: Connection) -> None:
+        """From now on the first thread cancels statements of this connection, and waits."""
+        with suppress(OSError), _socket_of(conn) as connection:     # the connection is broken
+            if connection.family != socket.AF_UNIX:
+                self._server = connection.family, connection.getpeername()
+        self._conn = conn
+        if self.must_end():
+            raise Stopped("stopped while connecting")
+
+    def run(self, function: Callable[[_Task], None]) -> None:
+        """Calls function(task); raises what it has raised, or Stopped if it was cancelled."""
+        waiter = self._Waiter()
+        self._waiter = weakref.ref(waiter)
         try:
-            if not ends.is_set():
-                function(ends)
-        except BaseException as error:
-            failure = error
-        ended.set()
+            _thread.start_new_thread(self._call, (function,))
+            while not (self._stop.is_set() or self._ended.is_set()):
+                self._ended.wait(0.2)
+        finally:
+            self._is_left = True
+            self._end()
+        # These lists also avoid that an exception refers to itself, and so to the connection.
+        if self._interrupts:
+            raise self._interrupts.pop()
+        if self._failures:
+            raise self._failures.pop()
+        if self._is_cancelled or not self._ended.is_set():
+            raise Stopped("stopped")    # a late cancel could hit what follows
 
-    try:
-        threading.Thread(target=run, daemon=True).start()
-        while not (stop.is_set() or ended.is_set()):
-            ended.wait(0.2)
-    finally:
-        # The lock is held until the function has ended, also if signals interrupt this.
+    def _call(self, function: Callable[[_Task], None]) -> None:
+        try:
+            function(self)
+        except BaseException as error:
+            self._failures.append(error)
+        self._ended.set()
+
+    def _end(self) -> None:
+        """Waits until the function has ended, also if signal handlers raise more exceptions. A
+        cancel between two statements has no effect; therefore it is repeated."""
         is_waiting = True
         while is_waiting:
             try:
-                ends.set()
-                while begun and not ended.is_set():
-                    canceller.request()
-                    ended.wait(0.2)
+                while self._conn is not None and not self._ended.is_set():
+                    self._cancel()
+                    self._ended.wait(0.2)
                 is_waiting = False
             except BaseException as error:
-                interrupt = error
-        canceller.end()
-        if interrupt:
-            raise interrupt
-    if failure:
-        raise failure
+                self._interrupts.append(error)
+
+    def _cancel(self) -> None:
+        """Cancels in a thread, because a request to a host that is cut off blocks."""
+        self._is_cancelled = True
+        if not self._is_cancelling:
+            with suppress(RuntimeError):        # no thread can be started now
+                _thread.start_new_thread(self._request_cancel, ())
+
+    def _request_cancel(self) -> None:
+        """That of psycopg2 blocks all threads, so this first tries to connect to the host."""
+        self._is_cancelling = True
+        try:
+            with suppress(OSError, *_ERRORS):
+                if self._server:
+                    family, address = self._server
+                    with socket.socket(family, socket.SOCK_STREAM) as probe:
+                        probe.settimeout(2)
+                        probe.connect(address)      # with the scope of a link-local address
+                self._conn.cancel()
+        finally:
+            self._is_cancelling = False

@@ -1,12 +1,28 @@
 #!/usr/bin/python3
-"""A second signal, whose handler raises an exception, at each moment after the first one: the lock
-must be held until the step has ended. Python runs signal handlers when a function begins; here a
-tracing function takes the place of the handler. Prints at how many moments that fails."""
+"""What lead() and hold() of the Python library do when signal handlers raise exceptions, with a
+connection of its own in place of a driver's. A lock is held while a step runs, and released
+afterwards. Prints how many checks fail."""
 
+import gc
 import os
+import signal
+import socket
 import sys
+import threading
 import time
+import types
+import weakref
 
+
+class DriverError(Exception):
+    def __init__(self, text="", sqlstate=None):
+        super().__init__(text)
+        self.diag = types.SimpleNamespace(sqlstate=sqlstate)
+
+
+driver = types.ModuleType("psycopg")
+driver.Error = driver.OperationalError = driver.InterfaceError = DriverError
+sys.modules["psycopg"], sys.modules["psycopg2"] = driver, None
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "clients", "python"))
 import zklock                                                           # noqa: E402
 
@@ -15,48 +31,185 @@ class Signal(Exception):
     pass
 
 
-class Canceller:
-    """Lets the step end."""
+class Problems(Exception):
+    """An exception that is false, like an empty list."""
 
+    def __len__(self):
+        return 0
+
+
+class Cursor:
     def __init__(self, conn):
-        pass
+        self._conn = conn
 
-    def request(self):
-        cancels.append(True)
+    def __enter__(self):
+        return self
 
-    def end(self):
-        pass
+    def __exit__(self, *_):
+        return None
+
+    def execute(self, sql, _=None):
+        if self._conn.closed:
+            raise DriverError("the connection is closed")
+        if "zk_lock_wait" in sql:
+            self._conn.is_locked = True
+
+    def fetchone(self):
+        return [True]
 
 
-class Stop:
-    def is_set(self):
-        sys.settrace(trace)
+class Connection:
+    def __init__(self, run):
+        self._run = run
+        self._sockets = socket.socketpair()
+        self.is_locked = self.closed = self.autocommit = False
+        self.cancelled = threading.Event()
+        run.conns.append(self)
+
+    def fileno(self):
+        return self._sockets[0].fileno()
+
+    def cursor(self):
+        return Cursor(self)
+
+    def cancel(self):
+        self.cancelled.set()
+
+    def close(self):
+        if self._run.in_step and not self.closed:
+            self._run.problems.append("the lock is released while the step runs")
+        self.closed = True
+
+
+class Run:
+    """One call of lead(), in which so many signals arrive at once in the first step; if
+    `moment` is given, another one follows at this moment in the main thread."""
+
+    def __init__(self, n_signals, moment=None):
+        self.conns, self.problems = [], []
+        self.in_step = False
+        self.n_moments, self._moment = 0, moment
+        self._signals = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1][:n_signals]
+        for number in self._signals:
+            signal.signal(number, self._handle)
+        self.caught = None
+        try:
+            zklock.Locks(lambda: Connection(self)).lead("x", self._step, threading.Event(), every=0)
+            self.problems.append("the signal is lost")
+        except Signal:
+            pass
+        except BaseException as error:
+            self.problems.append(f"the caller gets {error!r}")
+        sys.settrace(None)
+        self._expect_end()
+
+    def _handle(self, _, frame):
+        frames = []
+        while frame:
+            frames.append(frame)
+            frame = frame.f_back
+        if not any(frame.f_code.co_filename == zklock.__file__ for frame in frames):
+            return                                  # lead() has ended
+        if self._moment is not None:
+            for frame in frames:
+                frame.f_trace = self._trace
+            sys.settrace(self._trace)
         raise Signal
 
-
-def trace(frame, *_):
-    if not ended:
-        calls.append(frame.f_code.co_name)
-        if len(calls) == moment:
+    def _trace(self, *_):
+        self.n_moments += 1
+        if self.n_moments == self._moment:
             raise Signal
+        return self._trace
 
-
-def step(_):
-    while not cancels:
+    def _step(self, held):
+        self.in_step = True
+        if len(self._signals) > 1:
+            sys.setswitchinterval(5)                # as a function in C that keeps the GIL
         time.sleep(0.001)
-    ended.append(True)
+        for number in self._signals:
+            os.kill(os.getpid(), number)
+        sys.setswitchinterval(0.005)
+        self._signals = []
+        held.conn.cancelled.wait(0.4)
+        self.in_step = False
+
+    def _expect_end(self):
+        end = time.monotonic() + 5
+        while not all(conn.closed for conn in self.conns) and time.monotonic() < end:
+            time.sleep(0.001)
+        if not all(conn.closed for conn in self.conns):
+            self.problems.append("the lock is not released")
 
 
-zklock._Canceller = Canceller
-moment, failed, calls = 0, 0, []
-while moment <= len(calls):
-    moment += 1
-    calls, cancels, ended = [], [], []
+def moments():
+    """A second signal at each moment after the first one."""
+    moment, n_moments = 0, 1
+    while moment < n_moments:
+        moment += 1
+        run = Run(1, moment)
+        n_moments = max(n_moments, run.n_moments)
+        check(not run.problems, f"moment {moment}: {run.problems}")
+
+
+def failures():
+    """An error of the step reaches the caller, and nothing keeps the objects of the step."""
+    run = types.SimpleNamespace(conns=[], in_step=False, problems=[])
+    kept = []
+
+    def step(held):
+        kept.append(weakref.ref(held))
+        raise Problems
+
+    gc.disable()
     try:
-        zklock._cancellable(None, Stop(), step)
-    except Signal:
-        pass
-    sys.settrace(None)
-    failed += not ended
-    cancels.append(True)
-print(f"{failed} of {moment}")
+        zklock.Locks(lambda: Connection(run)).lead("x", step, threading.Event())
+        check(False, "an exception that is false is lost")
+    except Problems:
+        check(run.conns[0].closed, "the lock is released")
+    check(kept[0]() is None, "an object of a failed step stays")
+    gc.enable()
+
+
+def signal_in_hold():
+    """A signal at each moment of the call of hold(): no lock is left, although a pool, as this
+    list, keeps the connections."""
+    moment, is_in_block = 0, False
+    while not is_in_block:
+        moment += 1
+        run = types.SimpleNamespace(conns=[], in_step=False, problems=[], n=0)
+
+        def trace(_, event, __):
+            run.n += event in ("call", "line")
+            if run.n == moment and event in ("call", "line"):
+                raise Signal
+            return trace
+
+        try:
+            sys.settrace(trace)
+            with zklock.Locks(lambda: Connection(run)).hold("x"):
+                sys.settrace(None)
+                is_in_block = True
+        except Signal:
+            pass
+        finally:
+            sys.settrace(None)
+        time.sleep(0.002)
+        left = [conn for conn in run.conns if conn.is_locked and not conn.closed]
+        check(not left, f"hold(), moment {moment}: a lock is left")
+
+
+def check(is_good, text):
+    results.append(is_good)
+    if not is_good:
+        print(text, file=sys.stderr)
+
+
+results = []
+for n in 1, 2, 3, 4:
+    problems = Run(n).problems
+    check(not problems, f"{n} signals: {problems}")
+moments()
+failures()
+signal_in_hold()
+print(f"{len(results) - sum(results)} of {len(results)}")
