@@ -17,6 +17,8 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "replication/logicalworker.h"
+#include "replication/walsender.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
@@ -60,6 +62,12 @@ require_session_level(void)
 				 errmsg("session-level locks are disabled"),
 				 errdetail("zklock.session_locks is off."),
 				 errhint("Use a function for transaction-level locks, for example zk_xact_lock().")));
+	/* Their commands are not statements, so a loss could not end them. */
+	if (am_walsender || IsLogicalWorker())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("session-level locks are not available in replication connections and apply workers"),
+				 errhint("Use a transaction-level lock, or hold the lock in another session.")));
 	require_own_code();
 }
 

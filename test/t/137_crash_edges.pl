@@ -154,6 +154,10 @@ sub count_resumed { return scalar(() = read_file($zk->log_file) =~ /attempting t
 	wait_until('the removal of the former file', sub { !former_files() });
 	cmp_ok(count_resumed() - $resumed, '<=', 12, 'a session that the ensemble does not close is left alone soon');
 	is($t->query("SELECT zk_try_lock('d')"), 'f', '... and its locks are free when it expires');
+	my $after = session($here);
+	$after->query_ok("SET statement_timeout = '60s'; SET zklock.connect_timeout = '2min'; SELECT zk_lock('other')");
+	is($after->query("SELECT zk_try_lock('d')"), 'f', '... a non-blocking attempt of the same server does not wait for it');
+	$after->quit;
 	$s->drop;
 }
 
@@ -167,6 +171,23 @@ sub count_resumed { return scalar(() = read_file($zk->log_file) =~ /attempting t
 	is($t->query("SELECT zk_try_lock('e')"), 'f', 'after a crash the server runs again, and the locks are free later');
 	wait_until('the removal of the former file', sub { !former_files() });
 	$_->drop for @sessions;
+}
+
+# A byte of the connect string in a note is damaged.
+{
+	my $s = session($here);
+	$s->query_ok("SELECT zk_lock('h')");
+	$here->stop('immediate');
+	my $bytes = read_file("$directory/zklock_sessions");
+	substr($bytes, index($bytes, $zk->connect_string) + length('127.0.0.1'), 1) = ';';
+	open my $file, '>:raw', "$directory/zklock_sessions" or die "cannot write: $!";
+	print {$file} $bytes;
+	close $file or die "cannot write: $!";
+	my $log = -s $here->logfile;
+	$here->start;
+	wait_until('the removal of the former file', sub { !former_files() });
+	unlike(substr(read_file($here->logfile), $log), qr/terminated by signal/, 'a damaged note does not end the worker');
+	$s->drop;
 }
 
 # Without its directory.

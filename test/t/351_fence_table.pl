@@ -217,6 +217,25 @@ works($owner, q(SELECT zk_fence('owned') = zk_lock_token('owned')), 't', '... an
 $_->quit for $owner, $hostile;
 $admin->query_ok('ALTER TABLE zklock_fences OWNER TO ' . $admin->query('SELECT quote_ident(session_user)'));
 
+# A server that checks assertions can read its caches again at each moment, as a busy server does.
+$s->query_ok(q(SELECT zk_lock('invalidated')));
+$s->query('SET debug_discard_caches = 1');
+works($s, q(SELECT zk_fence('invalidated') = zk_lock_token('invalidated')), 't', 'a fence while the caches are read again');
+$s->query('SET debug_discard_caches = 0');
+
+# A role got its name in a database of another encoding.
+{
+	$admin->query_ok(q(CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'));
+	my $latin = session($node, dbname => 'latin');
+	$latin->query_ok(q(SET client_encoding = 'LATIN1'; DO $$ BEGIN EXECUTE format('CREATE ROLE %I LOGIN', chr(252)); END $$));
+	my $named = session($node, user => "\xfc");
+	$named->query_ok(q(SELECT zk_lock('umlaut')));
+	$named->query_ok(q(SELECT zk_fence('umlaut')));
+	works($admin, q(SELECT convert_to(fenced_by, 'LATIN1') <> '' FROM zklock_fences WHERE lock = 'umlaut'), 't',
+		'the name of a role from a database of another encoding is recorded as valid text');
+	$_->quit for $named, $latin;
+}
+
 # The session's plans do not outlive the name of the schema.
 $admin->query_ok(<<'SQL');
 CREATE SCHEMA moved; ALTER EXTENSION zklock SET SCHEMA moved; GRANT USAGE ON SCHEMA moved TO PUBLIC;

@@ -177,6 +177,34 @@ for my $what ('update', 'insert')
 	ok($old < $new && recorded($sub, $lock) eq $new, "a late token changes nothing, $what");
 }
 
+# Replication connections and apply workers have no session-level locks.
+{
+	my (undef, undef, $error) = $publisher->psql('postgres', q(SELECT zk_lock('stream')), replication => 'database');
+	like($error, qr/session-level locks are not available in replication connections/, 'no session-level lock in a walsender');
+	is($publisher->safe_psql('postgres', q(SELECT zk_xact_lock('stream') > 0), replication => 'database'), 't',
+		'... but one at transaction level');
+	$_->query_ok('CREATE TABLE applied (i int PRIMARY KEY)') for $pub, $sub;
+	$sub->query_ok(<<'SQL');
+CREATE FUNCTION locks() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM public.zk_xact_lock('applied');
+	BEGIN
+		PERFORM public.zk_lock('applied');
+	EXCEPTION WHEN feature_not_supported THEN
+		RETURN NEW;
+	END;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER locks BEFORE INSERT ON applied FOR EACH ROW EXECUTE FUNCTION locks();
+ALTER TABLE applied ENABLE ALWAYS TRIGGER locks;
+ALTER SUBSCRIPTION fences REFRESH PUBLICATION;
+SQL
+	wait_for_sql($subscriber, q(SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel));
+	$pub->query_ok('INSERT INTO applied VALUES (1)');
+	caught_up();
+	works($sub, 'SELECT count(*) FROM applied', '1', '... likewise in an apply worker');
+}
+
 my $log = read_file($subscriber->logfile);
 unlike($log, qr/ERROR:.*(duplicate key|concurrently updated)/, 'the apply worker had no error');
 is(() = $log =~ /logical replication apply worker .* has started/g, 1, 'the apply worker was never restarted');

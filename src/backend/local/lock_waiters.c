@@ -31,8 +31,9 @@
 static bool
 is_long(TimestampTz since, TimestampTz now)
 {
+	/* The system clock may have been set back since. */
 	return since != 0 &&
-		TimestampDifferenceExceeds(since, now, DeadlockTimeout + CHECK_MS);
+		(now < since || TimestampDifferenceExceeds(since, now, DeadlockTimeout + CHECK_MS));
 }
 
 /*

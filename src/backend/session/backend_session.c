@@ -170,13 +170,13 @@ require_ensemble(void)
 }
 
 /*
- * Returns the tag of the sessions of this server, since its start, for this ensemble and
- * root: they share the local locks.
+ * Returns the tag of the sessions of this server, since its start or last crash, for this
+ * ensemble and root: they share the local locks.
  */
 static uint32
 server_tag(void)
 {
-	uint64		key[] = {GetSystemIdentifier(), (uint64) PgStartTime,
+	uint64		key[] = {GetSystemIdentifier(), (uint64) zklock_memory_made_at,
 	hash_string(zklock_server_name(), namespace_hash)};
 	uint64		hash = hash_bytes_extended((unsigned char *) key, sizeof(key), 0);
 

@@ -33,8 +33,11 @@
 
 #define DAY (24 * 60 * 60)
 
-/* How long a batch may take, and the pause before the next attempt. */
-#define BATCH_MS 3000
+/*
+ * How long a batch may take, and the pause before the next attempt.  A client needs up to three
+ * seconds to give up a silent server, before it tries the next one.
+ */
+#define BATCH_MS 10000
 #define PAUSE_MS 200
 
 /* How often a session is resumed to close it. */

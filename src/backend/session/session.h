@@ -332,6 +332,9 @@ extern void zklock_install_shared_memory(void);
  */
 extern void zklock_show_session(ZklSession *session, uint64 namespace_hash);
 
+/* When this memory was made: the start of the server, or its last crash. */
+extern TimestampTz zklock_memory_made_at;
+
 /*
  * Hides the session and its permits, if they are shown.  Others may wait for the nodes of a
  * closed session until the ensemble removes them, but not for this backend.  Never throws.

@@ -31,6 +31,7 @@
 #include "storage/fd.h"
 #include "storage/proc.h"
 
+#include "backend/base/syntax.h"
 #include "backend/session/session.h"
 
 #define DIRECTORY PG_STAT_TMP_DIR
@@ -240,7 +241,7 @@ read_notes(int fd, uint64 n_notes, ZklockSessionNote *notes)
 		if (pg_pread(fd, note, sizeof(*note), note_offset(i)) != sizeof(*note))
 			break;
 		note->connect_string[sizeof(note->connect_string) - 1] = '\0';
-		n += note->key.id != 0;
+		n += note->key.id != 0 && zklock_is_connect_string(note->connect_string);
 	}
 	return n;
 }

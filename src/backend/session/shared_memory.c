@@ -7,7 +7,7 @@
  * counts the permits of each backend and semaphore.  One LWLock protects both.  Locks need
  * no entry here: the local lock shows them (local_lock.c).
  *
- * A backend empties its slot before it closes its session, and so at exit, on FATAL too: its
+ * A backend empties its slot after it has closed its session, and so at exit, on FATAL too: its
  * exit callback is registered before its session opens.  After a crash the postmaster
  * makes the shared memory again.
  *
@@ -59,6 +59,8 @@ static HTAB *permits;
 static LWLock *lock;
 static Counters *counters;
 
+TimestampTz zklock_memory_made_at;
+
 /* This backend's session is shown; or 0. */
 static int64 shown = 0;
 
@@ -107,7 +109,8 @@ init_shared_memory(void)
 	counters = ShmemInitStruct("zklock", sizeof(Counters), &found);
 	if (found)
 		return;
-	pg_atomic_init_u64(&counters->since, (uint64) GetCurrentTimestamp());
+	zklock_memory_made_at = GetCurrentTimestamp();
+	pg_atomic_init_u64(&counters->since, (uint64) zklock_memory_made_at);
 	for (int i = 0; i < ZKLOCK_N_STATS; i++)
 		pg_atomic_init_u64(&counters->counts[i], 0);
 }

@@ -29,6 +29,7 @@
 #include "access/table.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "tcop/utility.h"
@@ -41,6 +42,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "backend/base/syntax.h"
 #include "backend/lock/lock.h"
 #include "backend/transaction/internal.h"
 #include "backend/transaction/transaction.h"
@@ -225,13 +227,24 @@ raise_fenced_off(const ZklockName *name, int64 token, int64 recorded)
 					 quote_literal_cstr(name->display))));
 }
 
+/* A role may have got its name in a database of another encoding. */
+static char *
+user_name(void)
+{
+	char	   *name = GetUserNameFromId(GetSessionUserId(), false);
+
+	if (!pg_verifymbstr(name, strlen(name), true))
+		zklock_make_plain(name);
+	return name;
+}
+
 int64
 zklock_fence(const ZklockName *name, Oid function)
 {
 	Datum		values[N_COLUMNS] = {
 		[COLUMN_LOCK] = CStringGetTextDatum(name->encoded),
 		[COLUMN_FENCED_AT] = TimestampTzGetDatum(GetCurrentTimestamp()),
-		[COLUMN_FENCED_BY] = CStringGetTextDatum(GetUserNameFromId(GetSessionUserId(), false))
+		[COLUMN_FENCED_BY] = CStringGetTextDatum(user_name())
 	};
 	ZklockHold *hold;
 	bool		exclusive;

@@ -63,7 +63,8 @@ is_ours(const Trigger *trigger, Oid extension)
 static void
 check_triggers(Relation fences, Oid extension)
 {
-	TriggerDesc *all = fences->trigdesc;
+	/* A copy: reading a catalog may read the description of the table again. */
+	TriggerDesc *all = CopyTriggerDesc(fences->trigdesc);
 	int			n_always = 0;
 
 	for (int i = 0; all && i < all->numtriggers; i++)

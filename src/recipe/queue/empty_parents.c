@@ -31,9 +31,6 @@
 /* Parents to keep; beyond this number the oldest ones are left to the server. */
 #define MAX_PARENTS 10000
 
-/* Deletes in flight; also at the end of a session, which does not wait for timers. */
-#define MAX_DELETES 100
-
 typedef struct ZklEmptyParent
 {
 	struct ZklEmptyParent *next;
@@ -125,7 +122,7 @@ zkl__empty_parents_advance(ZklSession *session)
 	int64_t		now = zkl_now_ms();
 
 	while (parts->first_empty && parts->first_empty->due_ms <= now &&
-		   parts->n_empty_deletes < MAX_DELETES && zkl__is_connected(session))
+		   parts->n_empty_deletes < ZKL_MAX_EMPTY_DELETES && zkl__is_connected(session))
 		delete_first(session, on_parent_deleted);
 	if (parts->first_empty && parts->first_empty->due_ms > now)
 		zkl__arm_timer(session, parts->first_empty->due_ms);
@@ -143,7 +140,7 @@ zkl__empty_parents_close(ZklSession *session)
 	for (const ZklNode *node = parts->first_node; node; node = node->next)
 		if (node->state == NODE_LEAVING)
 			zkl__empty_parents_add(node);
-	for (int n = 0; n < MAX_DELETES && parts->first_empty && zkl__is_connected(session); n++)
+	for (int n = 0; n < ZKL_MAX_EMPTY_DELETES && parts->first_empty && zkl__is_connected(session); n++)
 		delete_first(session, zkl__ignore_answer);
 }
 
