@@ -218,10 +218,11 @@ $_->quit for $owner, $hostile;
 $admin->query_ok('ALTER TABLE zklock_fences OWNER TO ' . $admin->query('SELECT quote_ident(session_user)'));
 
 # A server that checks assertions can read its caches again at each moment, as a busy server does.
-$s->query_ok(q(SELECT zk_lock('invalidated')));
-$s->query('SET debug_discard_caches = 1');
-works($s, q(SELECT zk_fence('invalidated') = zk_lock_token('invalidated')), 't', 'a fence while the caches are read again');
-$s->query('SET debug_discard_caches = 0');
+$admin->query_ok(q(SELECT zk_lock('invalidated')));
+$admin->query('SET debug_discard_caches = 1');
+is($admin->query('SHOW debug_discard_caches') eq '1', $admin->query('SHOW debug_assertions') eq 'on', 'the caches are discarded if that is possible');
+works($admin, q(SELECT zk_fence('invalidated') = zk_lock_token('invalidated')), 't', 'a fence while the caches are read again');
+$admin->query('SET debug_discard_caches = 0');
 
 # A role got its name in a database of another encoding.
 {
