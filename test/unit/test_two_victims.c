@@ -148,6 +148,41 @@ test_lost_verdict(void)
 	scene_end(NULL);
 }
 
+/* A completes the deadlock; its request with this number fails, and its connection stays. */
+static void
+begin_search(int failing)
+{
+	begin_waiters("ab", "A lock x, B lock y, B lock x");
+	owner_goes_on(B, 20, NULL);
+	lock_now(A, "y", X);
+	fake_count(A->client);
+	if (failing)
+		fake_fault(A->client, failing, FAULT_THROTTLE);
+}
+
+/* The search fails: it is repeated a second later. */
+static void
+test_failed_search(void)
+{
+	int			n = 0;
+
+	begin_search(0);
+	while (fake_n_traced(A->client, 's') == 0 && !publish(A))
+		while (fake_step(A->client))
+			;
+	n = fake_counted(A->client);
+	scene_end(NULL);
+	begin_search(n);
+	for (n = 0; n < 3000 && !is_victim_now(A) && !is_victim_now(B); n += 25)
+	{
+		fake_run_all();
+		fake_advance(25);
+	}
+	ok(fake_fault_happened(A->client), "a search fails");
+	ok(n >= 1000 && n < 3000, "... and is repeated a second later: %d ms", n);
+	scene_end(NULL);
+}
+
 /* Lets time pass, 25 ms a turn; B's owner is stopped.  Rings A's bell each time if asked to. */
 static bool
 a_waits(int ms, bool rings)
@@ -220,6 +255,7 @@ main(void)
 	test_two_claims();
 	test_two_verdicts();
 	test_lost_verdict();
+	test_failed_search();
 	test_deleted_node(A, "the node of a holder");
 	test_deleted_node(B, "the node of a waiter");
 	return done();

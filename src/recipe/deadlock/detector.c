@@ -15,8 +15,9 @@
 /* If a ring cannot be answered yet. */
 #define RETRY_MS 50
 
-/* Between two searches after rings and changes, at least. */
+/* Between two searches after rings and changes, at least, and after one that has failed. */
 #define MIN_SEARCH_MS 200
+#define FAILED_PAUSE_MS 1000
 
 /* Between other searches, at first and at most, doubled each time, with a random part. */
 #define PAUSE_MS 10000
@@ -76,6 +77,13 @@ longer(int pause_ms, int least_ms, int most_ms)
 	return pause_ms > least_ms ? pause_ms : least_ms;
 }
 
+static void
+plan_long_pause(ZklDetector *d)
+{
+	d->pause_ms = longer(d->pause_ms, PAUSE_MS, MAX_PAUSE_MS);
+	plan_search(d);
+}
+
 /* This session is the victim.  Returns whether its wait must end. */
 static bool
 is_victim(ZklDetector *d, const ZklDeadlockFound *found)
@@ -89,7 +97,10 @@ is_victim(ZklDetector *d, const ZklDeadlockFound *found)
 	return false;
 }
 
-/* Returns whether this session's wait must end.  The next search is planned before a wait. */
+/*
+ * Returns whether this session's wait must end.  The next search is planned before each wait
+ * for an answer, because the search may be left there.
+ */
 static bool
 search(ZklDetector *d)
 {
@@ -97,11 +108,11 @@ search(ZklDetector *d)
 	uint64_t	victim = d->victim;
 	ZklDeadlockFound found;
 
-	d->victim = 0;
 	d->earliest_search_ms = zkl_now_ms() + MIN_SEARCH_MS;
-	d->pause_ms = longer(d->pause_ms, PAUSE_MS, MAX_PAUSE_MS);
-	plan_search(d);
+	d->next_search_ms = zkl_now_ms() + FAILED_PAUSE_MS;
 	found = zkl__search(d);
+	d->victim = 0;
+	plan_long_pause(d);
 	if (found.found == ZKL_FOUND_NO_REPORT)
 		d->published = ZKL_UNCERTAIN;
 	if (found.found != ZKL_FOUND_VICTIM && found.found != ZKL_FOUND_PLACE)
@@ -147,7 +158,10 @@ try_step(ZklDetector *d)
 	if (left == 0)
 		take_step(d);
 	else if (left == ZKL_LEFT_TOO_MUCH)
+	{
 		d->is_limited = true;
+		plan_long_pause(d);
+	}
 	if (d->has_mutex)
 		zkl__session_unlock(d->session);
 	d->has_mutex = false;
