@@ -156,7 +156,7 @@ class Locks:
 
         The wait needs no snapshot and no transaction, and keeps its place in the queue. It ends
         after `timeout` seconds (LockTimeout), when `stop` is set (Stopped), and when a signal
-        handler raises an exception. The end of the block raises LockLost if the lock was lost
+        handler raises an exception, but not two at one moment. The end of the block raises LockLost if the lock was lost
         and the block has not noticed it. In this session statement_timeout, lock_timeout and
         idle_session_timeout are off.
         """
@@ -164,6 +164,8 @@ class Locks:
 
         def acquire(task: _Task) -> None:
             conns.append(self._acquire(task, name, timeout))
+            if task.is_abandoned():
+                self._close(conns.pop())
 
         try:
             _repeat(lambda: _Task(stop).run(acquire), attempts, _can_reconnect)
@@ -190,7 +192,8 @@ class Locks:
         To stop at SIGTERM: signal.signal(signal.SIGTERM, lambda *_: stop.set()). That ends the
         wait for the lock, and cancels the running statement of the step on held.conn, which
         therefore runs in a second thread: a step that has changed something elsewhere records it
-        through a connection of its own. Returns when the step has ended and the lock is released.
+        through a connection of its own. Returns when the step has ended and the lock is released,
+        or, after a cancel, will be at once.
 
         A program that hangs stays the leader: let a watchdog kill it, such as systemd's.
         """
@@ -202,6 +205,9 @@ class Locks:
                     step(held)
                     held._pause(every, task.must_end)
                 held._unlock()
+            except CommitUnknown as error:      # a signal handler's exception could replace it
+                _log.warning("not the leader of %s: %s", name, error)
+                raise
             finally:
                 self._close(conn)       # in this thread: the step has ended
 
@@ -212,7 +218,7 @@ class Locks:
                 cancelled = stop.is_set() and _sqlstate(error) == "57014"
                 if isinstance(error, _ERRORS) and not cancelled and not _can_reconnect(error):
                     raise
-                if not stop.is_set() or isinstance(error, CommitUnknown):
+                if not (stop.is_set() or isinstance(error, CommitUnknown)):
                     _log.warning("not the leader of %s: %s", name, str(error).strip())
             _sleep(random.uniform(0, 2), stop.is_set)
 
@@ -499,29 +505,49 @@ class _Task:
         self._waiter: Callable[[], Optional[_Task._Waiter]] = lambda: None
         self._is_left = False           # by the first thread
         self._ended = _Flag()
+        self._watched = _Flag()
         self._failures: List[BaseException] = []
         self._interrupts: List[BaseException] = []
         self._conn: Connection = None
         self._server: Any = None        # family and address, unless it is this machine
-        self._is_cancelling = False
         self._is_cancelled = False
+
+    def is_abandoned(self) -> bool:
+        return self._waiter() is None
 
     def must_end(self) -> bool:
         return self._is_left or self._stop.is_set() or self._waiter() is None
 
     def use(self, conn: Connection) -> None:
-        """From now on the first thread cancels statements of this connection, and waits."""
+        """From now on statements of this connection are cancelled, in a third thread, because
+        a request to a host that is cut off blocks."""
         with suppress(OSError), _socket_of(conn) as connection:     # the connection is broken
             if connection.family != socket.AF_UNIX:
                 self._server = connection.family, connection.getpeername()
         self._conn = conn
         if self.must_end():
             raise Stopped("stopped while connecting")
+        _thread.start_new_thread(self._watch, ())
+
+    def _watch(self) -> None:
+        while not self._ended.is_set():
+            if self.must_end():
+                self._is_cancelled = True       # before the next line: see _run()
+                if not self._ended.is_set():
+                    self._request_cancel()
+            self._watched.wait(0.2)
 
     def run(self, function: Callable[[_Task], None]) -> None:
         """Calls function(task); raises what it has raised, or Stopped if it was cancelled."""
+        # Not in a variable: a traceback would keep it.
+        (self._new_waiter(), self._run(function))
+
+    def _new_waiter(self) -> _Task._Waiter:
         waiter = self._Waiter()
         self._waiter = weakref.ref(waiter)
+        return waiter
+
+    def _run(self, function: Callable[[_Task], None]) -> None:
         try:
             _thread.start_new_thread(self._call, (function,))
             while not (self._stop.is_set() or self._ended.is_set()):
@@ -529,9 +555,9 @@ class _Task:
         finally:
             self._is_left = True
             self._end()
-        # These lists also avoid that an exception refers to itself, and so to the connection.
-        if self._interrupts:
-            raise self._interrupts.pop()
+            # These lists also avoid that an exception refers to itself, and so to the connection.
+            if self._interrupts:
+                raise self._interrupts.pop()
         if self._failures:
             raise self._failures.pop()
         if self._is_cancelled or not self._ended.is_set():
@@ -543,6 +569,7 @@ class _Task:
         except BaseException as error:
             self._failures.append(error)
         self._ended.set()
+        self._watched.set()
 
     def _end(self) -> None:
         """Waits until the function has ended, also if signal handlers raise more exceptions. A
@@ -551,29 +578,17 @@ class _Task:
         while is_waiting:
             try:
                 while self._conn is not None and not self._ended.is_set():
-                    self._cancel()
                     self._ended.wait(0.2)
                 is_waiting = False
             except BaseException as error:
                 self._interrupts.append(error)
 
-    def _cancel(self) -> None:
-        """Cancels in a thread, because a request to a host that is cut off blocks."""
-        self._is_cancelled = True
-        if not self._is_cancelling:
-            with suppress(RuntimeError):        # no thread can be started now
-                _thread.start_new_thread(self._request_cancel, ())
-
     def _request_cancel(self) -> None:
         """That of psycopg2 blocks all threads, so this first tries to connect to the host."""
-        self._is_cancelling = True
-        try:
-            with suppress(OSError, *_ERRORS):
-                if self._server:
-                    family, address = self._server
-                    with socket.socket(family, socket.SOCK_STREAM) as probe:
-                        probe.settimeout(2)
-                        probe.connect(address)      # with the scope of a link-local address
-                self._conn.cancel()
-        finally:
-            self._is_cancelling = False
+        with suppress(OSError, *_ERRORS):
+            if self._server:
+                family, address = self._server
+                with socket.socket(family, socket.SOCK_STREAM) as probe:
+                    probe.settimeout(2)
+                    probe.connect(address)      # with the scope of a link-local address
+            self._conn.cancel()

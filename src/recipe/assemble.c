@@ -49,7 +49,6 @@ zkl__on_session_lost(ZklSession *session)
 void
 zkl__on_close(ZklSession *session)
 {
-	zkl__nodes_close(session);
 	zkl__empty_parents_close(session);
 }
 

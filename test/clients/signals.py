@@ -31,6 +31,10 @@ class Signal(Exception):
     pass
 
 
+class Second(Exception):
+    """Of a signal handler, while lead() waits for the end of the step."""
+
+
 class Problems(Exception):
     """An exception that is false, like an empty list."""
 
@@ -96,8 +100,8 @@ class Run:
         try:
             zklock.Locks(lambda: Connection(self)).lead("x", self._step, threading.Event(), every=0)
             self.problems.append("the signal is lost")
-        except Signal:
-            pass
+        except (Signal, Second) as error:
+            self.caught = error         # and its traceback, as in a block that handles it
         except BaseException as error:
             self.problems.append(f"the caller gets {error!r}")
         sys.settrace(None)
@@ -119,7 +123,7 @@ class Run:
     def _trace(self, *_):
         self.n_moments += 1
         if self.n_moments == self._moment:
-            raise Signal
+            raise Second
         return self._trace
 
     def _step(self, held):
@@ -150,6 +154,29 @@ def moments():
         run = Run(1, moment)
         n_moments = max(n_moments, run.n_moments)
         check(not run.problems, f"moment {moment}: {run.problems}")
+
+
+def second_signal():
+    """The exception of a later signal replaces the first one: sys.exit() after a reload."""
+    run = types.SimpleNamespace(conns=[], in_step=False, problems=[])
+
+    def handle(number, _):
+        raise Signal if number == signal.SIGHUP else Second
+
+    def step(held):
+        for number in signal.SIGHUP, signal.SIGTERM:
+            os.kill(os.getpid(), number)
+            time.sleep(0.3)
+
+    for number in signal.SIGHUP, signal.SIGTERM:
+        signal.signal(number, handle)
+    caught = None
+    try:
+        zklock.Locks(lambda: Connection(run)).lead("x", step, threading.Event())
+    except Exception as error:
+        caught = error
+    check(isinstance(caught, Second), f"after a second signal the caller gets {caught!r}")
+    check(run.conns[0].closed, "the lock is not released after a second signal")
 
 
 def failures():
@@ -210,6 +237,7 @@ for n in 1, 2, 3, 4:
     problems = Run(n).problems
     check(not problems, f"{n} signals: {problems}")
 moments()
+second_signal()
 failures()
 signal_in_hold()
 print(f"{len(results) - sum(results)} of {len(results)}")

@@ -31,9 +31,11 @@
 static bool
 is_long(TimestampTz since, TimestampTz now)
 {
-	/* The system clock may have been set back since. */
+	int			ms = DeadlockTimeout + CHECK_MS;
+
+	/* In the other order, if the system clock was set back since. */
 	return since != 0 &&
-		(now < since || TimestampDifferenceExceeds(since, now, DeadlockTimeout + CHECK_MS));
+		(TimestampDifferenceExceeds(since, now, ms) || TimestampDifferenceExceeds(now, since, ms));
 }
 
 /*

@@ -10,9 +10,6 @@
 
 #include "queue.h"
 
-/* Deletes of empty znodes in flight; also at the end of a session, which does not wait for timers. */
-#define ZKL_MAX_EMPTY_DELETES 100
-
 struct ZklNodePrivate
 {
 	ZklNode    *prev;			/* of node->next */

@@ -456,22 +456,6 @@ zkl__leave_end(ZklSession *session)
 	}
 }
 
-/*
- * Deletes held nodes before the session is closed, which would delete them, too, but not the
- * znodes above that this session has created (empty_parents.c).
- */
-void
-zkl__nodes_close(ZklSession *session)
-{
-	int			n = 0;
-
-	zkl__leave_begin(session);
-	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
-		if (node->state == NODE_HELD && node->created_parent && n++ < ZKL_MAX_EMPTY_DELETES)
-			zkl__node_leave(node);
-	zkl__leave_end(session);
-}
-
 void
 zkl_releases_begin(ZklSession *session)
 {

@@ -165,7 +165,6 @@ extern void zkl__node_leave(ZklNode *node);
 extern bool zkl__node_is_pending_delete(const ZklNode *node);
 extern void zkl__leave_begin(ZklSession *session);
 extern void zkl__leave_end(ZklSession *session);
-extern void zkl__nodes_close(ZklSession *session);
 
 extern bool zkl__was_asked(const ZklSession *session, const char *lock_path);
 extern void zkl__note_asked(const ZklNode *node);

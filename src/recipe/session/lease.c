@@ -111,7 +111,7 @@ trust_from(const ZklCall *call)
 	int64_t		timeout_ms = call->session->connection.session_timeout_ms;
 	int64_t		at_least = call->submitted_ms + timeout_ms / 3;
 	int64_t		at_most = call->submitted_ms + timeout_ms * 2 / 3;
-	int64_t		from_settled = call->settled_ms + timeout_ms * 11 / 12;
+	int64_t		from_settled = call->settled_ms == 0 ? 0 : call->settled_ms + timeout_ms * 11 / 12;
 
 	return from_settled < at_least ? at_least : from_settled < at_most ? from_settled : at_most;
 }
