@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "fake_internal.h"
 #include "letters.h"
 #include "play.h"
 #include "recipe/batch.h"
@@ -225,6 +226,18 @@ test_root(void)
 	scene_end(NULL);
 }
 
+/* The clock counts from the start of the machine. */
+static void
+test_after_boot(void)
+{
+	scene_begin(0);
+	fake_now_ms = 100;
+	scene_join(A);
+	forget(lock_now(A, "a", X));
+	ok(trust(A) > 0 && trust(A) <= T / 3, "right after the start of the machine a session is trusted no longer than later: %d ms", (int) trust(A));
+	scene_end(NULL);
+}
+
 int
 main(void)
 {
@@ -237,5 +250,6 @@ main(void)
 	test_short_connections();
 	test_shorter_timeout();
 	test_root();
+	test_after_boot();
 	return done();
 }
