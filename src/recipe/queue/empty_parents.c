@@ -91,8 +91,6 @@ zkl__node_created_parent(ZklNode *node)
 		zkl__empty_parents_add(node);
 }
 
-static void on_parent_deleted(ZklCall *call, const ZklResult *result);
-
 /* Adds the deletes for a parent; returns their number. */
 static int
 add_deletes(const EmptyParent *parent, ZklOp *ops)
@@ -108,6 +106,14 @@ add_deletes(const EmptyParent *parent, ZklOp *ops)
 	return n;
 }
 
+static void
+on_parent_deleted(ZklCall *call, const ZklResult *result)
+{
+	zkl__parts(call->session)->n_empty_deletes--;
+	if (result->code != ZKL_RC_CONNECTION_LOSS)
+		zkl__empty_parents_advance(call->session);
+}
+
 /* Sends the delete of the first parent, for a semaphore a multi, and forgets it. */
 static void
 delete_first(ZklSession *session)
@@ -120,14 +126,6 @@ delete_first(ZklSession *session)
 	if (zkl__send_all(call, n > 1 ? ZKL_MULTI : ZKL_SINGLE, ops, n))
 		parts->n_empty_deletes++;
 	forget_first(parts);
-}
-
-static void
-on_parent_deleted(ZklCall *call, const ZklResult *result)
-{
-	zkl__parts(call->session)->n_empty_deletes--;
-	if (result->code != ZKL_RC_CONNECTION_LOSS)
-		zkl__empty_parents_advance(call->session);
 }
 
 /* Sends the deletes that are due. */
