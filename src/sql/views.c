@@ -402,7 +402,7 @@ zklock_show_locks(FunctionCallInfo fcinfo, const ZklockName *name)
 											 ALLOCSET_DEFAULT_SIZES);
 	n_denied = zklock_read_ensemble(&action, put_all, &rows);
 	MemoryContextDelete(rows.row_context);
-	/* An empty result for one name would say that nobody holds it. */
+	/* An empty result for one name would mean that nobody holds it. */
 	if (n_denied > 0)
 		ereport(name && tuplestore_tuple_count(rows.result->setResult) == 0 ? ERROR : WARNING,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),

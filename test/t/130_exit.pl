@@ -29,7 +29,7 @@ is($t->query("SELECT zk_lock('y'); SELECT session_timeout FROM zk_session()")
 $t->query_ok("SELECT zk_unlock('y')");
 
 # The sessions of the ensemble. A dump can leave out a session that a request is moving to a
-# later expiry time, but not twice in succession.
+# later expiry time, but not twice in a row.
 sub zk_sessions
 {
 	my %sessions;

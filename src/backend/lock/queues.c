@@ -388,7 +388,7 @@ read_all(Scan *scan)
 
 	if (list == NULL)
 		return false;
-	/* An empty result would say that nobody holds anything. */
+	/* An empty result would mean that nobody holds anything. */
 	if (list->code == ZKL_RC_NO_AUTH)
 		zklock_raise(ZKL_NO_AUTH, scan->reader->action, 0);
 	if (!zklock_read_found(scan->reader, list->code))

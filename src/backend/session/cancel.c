@@ -6,7 +6,7 @@
  * PostgreSQL has one flag for all cancels.  A cancel by zklock must be withdrawn
  * when its reason is gone, because it would hit another statement; a cancel by
  * pg_cancel_backend(), statement_timeout or a recovery conflict must stay.  Two
- * SIGINTs in quick succession are delivered as one.  So zklock uses a signal of its
+ * SIGINTs that come shortly after each other are delivered as one.  So zklock uses a signal of its
  * own, and wraps the SIGINT handler to detect other cancels.
  *
  * The functions with the suffix _io run on any thread, zklock_cancel_request_io() also in

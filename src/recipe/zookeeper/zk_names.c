@@ -101,7 +101,7 @@ note_lookup(Name *name, int64_t began_ms, int rc, struct addrinfo *addresses)
 }
 
 static void *
-look_up_io(void *arg)
+resolve_io(void *arg)
 {
 	Lookup	   *lookup = arg;
 	const char *host = lookup->name->text;
@@ -137,7 +137,7 @@ seek(Name *name)
 	lookup = malloc(sizeof(Lookup));
 	if (lookup)
 		*lookup = (Lookup) {name, now};
-	if (lookup && zkl_io_thread_begin(&thread, look_up_io, lookup))
+	if (lookup && zkl_io_thread_begin(&thread, resolve_io, lookup))
 	{
 		pthread_detach(thread);
 		return;
