@@ -63,6 +63,22 @@ my $waits = '/zklock/waiting';
 	$d->is_resolved('rows of two servers, the wait for an ensemble lock last');
 }
 
+# The system clock is set back during a local wait: its beginning, which PostgreSQL has by that
+# clock, is in the future.
+{
+	my ($s, $local, $t) = map { $d->open($_) } qw(a a b);
+	$d->hold($s, lock_row(1));
+	$d->hold($local, "SELECT zk_xact_lock('x')");
+	$d->hold($t, "SELECT zk_xact_lock('y')");
+	$d->wait_for($local, lock_row(1));
+	my @command = map { ('-ex', $_) } 'set debuginfod enabled off', 'print ((PGPROC *) MyProc)->waitStart.value += 7200000000LL';
+	my $output = qx(gdb -nx -q -batch -p ${\$local->pid} @{[ map { "'$_'" } @command ]} 2>&1);
+	like($output, qr/^\$1 = [1-9]/m, 'the beginning of the wait is in the future');
+	$d->wait_for($t, "SELECT zk_xact_lock('x')");
+	$d->wait_for($s, "SELECT zk_xact_lock('y')");
+	$d->is_resolved('after the clock was set back', qr/ShareLock on transaction \d+/);
+}
+
 # Cycles of three and four servers, in each mode.
 for my $servers ([qw(a b c)], [qw(a b c d)])
 {

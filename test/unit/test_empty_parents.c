@@ -53,6 +53,7 @@ static const Play plays[] = {
 	"B permit t, A fault apply-and-drop@3, A permit s, A giveup, A connect, B giveback t, all pass 60000, all reap, all parents 0"},
 	{"a session that ends deletes its znodes at once",
 	"A lock, A release, A lock b, A lock c, A release! c, A close, all parents 1"},
+	{"... also a single one", "A lock, A release, A close, all parents 0"},
 	{"... and those of its semaphores",
 	"A permit s, A giveback s, A permit s, A permit t, A giveback! s, A giveback! t, A close, all parents 0"},
 	{"... without waiting for deletes in flight",
