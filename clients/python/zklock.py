@@ -585,7 +585,7 @@ class _Task:
 
     def _request_cancel(self) -> None:
         """That of psycopg2 blocks all threads, so this first tries to connect to the host."""
-        with suppress(OSError, *_ERRORS):
+        with suppress(Exception):       # it is repeated
             if self._server:
                 family, address = self._server
                 with socket.socket(family, socket.SOCK_STREAM) as probe:

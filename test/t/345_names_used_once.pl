@@ -12,7 +12,7 @@ use ZkLock::Util qw(wait_until);
 use ZkLock::ZkServer;
 
 # The server itself removes no container during this test.
-my ($zk, $zkc) = ZkLock::ZkServer->start(container_check_ms => 3600000, config => { maxSessionTimeout => 300000 })->with_client;
+my ($zk, $zkc) = ZkLock::ZkServer->start(container_check_ms => 3600000)->with_client;
 my $node = shared_node('a', zk => $zk);
 my $other = shared_node('b', zk => $zk);
 my $s = session($node);
@@ -61,20 +61,5 @@ $s->query_ok("SELECT zk_acquire('last', 1), zk_release('last')");
 $_->quit for $s, $t;
 wait_until('the end of the sessions', sub { names() eq '' && semaphores() eq '' });
 pass('the end of a session leaves no empty znode');
-
-# A session that ends while the ensemble is silent is closed when that goes on, although it
-# has many znodes to delete.
-$s = session_with($node, session_timeout => '290s');
-$s->query_ok("SELECT zk_lock('silent:' || i), zk_unlock('silent:' || i) FROM generate_series(1, 200) AS i");
-$s->query_ok("SELECT zk_lock('silent')");
-$zk->pause;
-my $pid = $s->pid;
-$s->quit;
-wait_until('the end of the backend', sub { !kill 0, $pid });
-$zk->resume;
-$t = session($other);
-$t->query_async("SELECT zk_lock('silent')");
-like($t->wait_result, qr/^\d+$/, 'an exit while the ensemble is silent closes the session');
-$t->quit;
 
 done_testing();

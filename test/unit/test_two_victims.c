@@ -181,6 +181,20 @@ test_failed_search(void)
 	ok(fake_fault_happened(A->client), "a search fails");
 	ok(n >= 1000 && n < 3000, "... and is repeated a second later: %d ms", n);
 	scene_end(NULL);
+
+	/* All searches fail: A must not be able to read the list. */
+	begin_search(0);
+	fake_quirks.deny_read = WAITING;
+	for (n = 0; n < 120000; n += 100)
+	{
+		(void) publish(A);
+		while (fake_step(A->client))
+			;
+		fake_advance(100);
+	}
+	n = fake_n_traced(A->client, 's');
+	ok(n >= 12 && n <= 20, "searches that fail again and again have pauses that grow: %d in two minutes", n);
+	scene_end(NULL);
 }
 
 /* Lets time pass, 25 ms a turn; B's owner is stopped.  Rings A's bell each time if asked to. */

@@ -15,8 +15,10 @@
 /* If a ring cannot be answered yet. */
 #define RETRY_MS 50
 
-/* Between two searches after rings and changes, at least, and after one that has failed. */
+/* Between two searches after rings and changes, at least. */
 #define MIN_SEARCH_MS 200
+
+/* After a search that has failed, doubled up to PAUSE_MS. */
 #define FAILED_PAUSE_MS 1000
 
 /* Between other searches, at first and at most, doubled each time, with a random part. */
@@ -109,8 +111,10 @@ search(ZklDetector *d)
 	ZklDeadlockFound found;
 
 	d->earliest_search_ms = zkl_now_ms() + MIN_SEARCH_MS;
-	d->next_search_ms = zkl_now_ms() + FAILED_PAUSE_MS;
+	d->failed_pause_ms = longer(d->failed_pause_ms, FAILED_PAUSE_MS, PAUSE_MS);
+	d->next_search_ms = zkl_now_ms() + d->failed_pause_ms;
 	found = zkl__search(d);
+	d->failed_pause_ms = 0;
 	d->victim = 0;
 	plan_long_pause(d);
 	if (found.found == ZKL_FOUND_NO_REPORT)

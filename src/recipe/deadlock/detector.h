@@ -72,6 +72,7 @@ struct ZklDetector
 	int64_t		next_search_ms;
 	int64_t		earliest_search_ms; /* also after a ring */
 	int			pause_ms;		/* the last one between two searches */
+	int			failed_pause_ms;	/* the last one after a search that has failed, or 0 */
 	uint64_t	victim;			/* of the deadlock that the last search has found, or 0 */
 	unsigned	random;
 };

@@ -91,19 +91,22 @@ zkl__node_created_parent(ZklNode *node)
 		zkl__empty_parents_add(node);
 }
 
-/* Adds the deletes for a parent; returns their number. */
-static int
-add_deletes(const EmptyParent *parent, ZklOp *ops)
+/* Sends the delete of the first parent, for a semaphore a multi, and forgets it. */
+static void
+delete_first(ZklSession *session, ZklHandler handler)
 {
-	const char *parts[] = {NULL, ZKL_PERMITS_QUEUE, ZKL_PERMITS};
-	int			n = 0;
-
-	for (int i = parent->is_semaphore ? 2 : 0; i >= 0; i--)
-		ops[n++] = (ZklOp)
-	{
-		.kind = ZKL_OP_DELETE,.path = parent->path,.child = parts[i]
+	ZklParts   *parts = zkl__parts(session);
+	const EmptyParent *parent = parts->first_empty;
+	const ZklOp ops[] = {
+		{.kind = ZKL_OP_DELETE,.path = parent->path,.child = ZKL_PERMITS_QUEUE},
+		{.kind = ZKL_OP_DELETE,.path = parent->path,.child = ZKL_PERMITS},
+		{.kind = ZKL_OP_DELETE,.path = parent->path}
 	};
-	return n;
+	ZklCall    *call = zkl__call_new(session, handler, NULL, NULL);
+
+	if (parent->is_semaphore ? zkl__send_all(call, ZKL_MULTI, ops, 3) : zkl__send(call, &ops[2]))
+		parts->n_empty_deletes++;
+	forget_first(parts);
 }
 
 static void
@@ -112,20 +115,6 @@ on_parent_deleted(ZklCall *call, const ZklResult *result)
 	zkl__parts(call->session)->n_empty_deletes--;
 	if (result->code != ZKL_RC_CONNECTION_LOSS)
 		zkl__empty_parents_advance(call->session);
-}
-
-/* Sends the delete of the first parent, for a semaphore a multi, and forgets it. */
-static void
-delete_first(ZklSession *session)
-{
-	ZklParts   *parts = zkl__parts(session);
-	ZklOp		ops[3];
-	int			n = add_deletes(parts->first_empty, ops);
-	ZklCall    *call = zkl__call_new(session, on_parent_deleted, NULL, NULL);
-
-	if (zkl__send_all(call, n > 1 ? ZKL_MULTI : ZKL_SINGLE, ops, n))
-		parts->n_empty_deletes++;
-	forget_first(parts);
 }
 
 /* Sends the deletes that are due. */
@@ -137,33 +126,25 @@ zkl__empty_parents_advance(ZklSession *session)
 
 	while (parts->first_empty && parts->first_empty->due_ms <= now &&
 		   parts->n_empty_deletes < MAX_DELETES && zkl__is_connected(session))
-		delete_first(session);
+		delete_first(session, on_parent_deleted);
 	if (parts->first_empty && parts->first_empty->due_ms > now)
 		zkl__arm_timer(session, parts->first_empty->due_ms);
 }
 
 /*
- * Deletes parents before the session is closed, also those of nodes whose delete is in
- * flight: all in one multi, or none.  The answer is ignored.  If the ensemble does not answer,
- * a server that had many requests to read would answer the first ones to a process that
- * has ended, and drop the last one, which closes the session.
+ * Deletes parents before the session is closed, also those of nodes whose delete is
+ * in flight.  The answers are ignored.
  */
 void
 zkl__empty_parents_close(ZklSession *session)
 {
 	ZklParts   *parts = zkl__parts(session);
-	ZklOp		ops[3 * MAX_DELETES];
-	const EmptyParent *parent;
-	int			n = 0;
 
 	for (const ZklNode *node = parts->first_node; node; node = node->next)
 		if (node->state == NODE_LEAVING)
 			zkl__empty_parents_add(node);
-	parent = parts->first_empty;
-	for (int i = 0; i < MAX_DELETES && parent; i++, parent = parent->next)
-		n += add_deletes(parent, ops + n);
-	if (n > 0 && zkl__is_connected(session))
-		(void) zkl__send_all(zkl__call_new(session, zkl__ignore_answer, NULL, NULL), ZKL_MULTI, ops, n);
+	for (int n = 0; n < MAX_DELETES && parts->first_empty && zkl__is_connected(session); n++)
+		delete_first(session, zkl__ignore_answer);
 }
 
 void
