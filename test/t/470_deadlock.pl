@@ -64,16 +64,27 @@ my $waits = '/zklock/waiting';
 }
 
 # The system clock is set back during a local wait: its beginning, which PostgreSQL has by that
-# clock, is in the future.
+# clock, is in the future. The debugger writes it from a process that may stop: it has no locks.
 {
 	my ($s, $local, $t) = map { $d->open($_) } qw(a a b);
 	$d->hold($s, lock_row(1));
 	$d->hold($local, "SELECT zk_xact_lock('x')");
 	$d->hold($t, "SELECT zk_xact_lock('y')");
 	$d->wait_for($local, lock_row(1));
-	my @command = map { ('-ex', $_) } 'set debuginfod enabled off', 'print ((PGPROC *) MyProc)->waitStart.value += 7200000000LL';
-	my $output = qx(gdb -nx -q -batch -p ${\$local->pid} @{[ map { "'$_'" } @command ]} 2>&1);
+	my $writer = session($s->node);
+	$writer->query_ok("LOAD 'zklock'");
+	my $commands = PostgreSQL::Test::Utils::tempdir() . '/commands';
+	PostgreSQL::Test::Utils::append_to_file($commands, <<~GDB);
+		set debuginfod enabled off
+		set \$proc = ((PROC_HDR *) ProcGlobal)->allProcs
+		while \$proc->pid != ${\$local->pid}
+		set \$proc = \$proc + 1
+		end
+		print \$proc->waitStart.value += 7200000000LL
+		GDB
+	my $output = qx(gdb -nx -q -batch -x '$commands' -p ${\$writer->pid} 2>&1);
 	like($output, qr/^\$1 = [1-9]/m, 'the beginning of the wait is in the future');
+	$writer->quit;
 	$d->wait_for($t, "SELECT zk_xact_lock('x')");
 	$d->wait_for($s, "SELECT zk_xact_lock('y')");
 	$d->is_resolved('after the clock was set back', qr/ShareLock on transaction \d+/);
