@@ -41,10 +41,10 @@ my %ways = (
 for my $way (sort keys %ways)
 {
 	my $s = locker(session($node));
-	$zk->pause;
 	my @statements = @{ $ways{$way} };
 	my $last = pop @statements;
 	$s->query_ok($_) for @statements;
+	$zk->pause;
 	fails_with($s, $last, '40001', "a silent ensemble refuses $way");
 	nothing_written($way);
 	$zk->resume;
