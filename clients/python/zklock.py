@@ -494,7 +494,8 @@ class _Task:
     psycopg2 waits for the server in libpq, where a thread runs no signal handlers. Several
     exceptions at one moment can end run() before the function has ended. So the function itself
     closes its connection, and also ends when the frame of run() is gone. Nothing here depends on
-    the locks of threading.Thread, which an exception can leave locked.
+    the locks of threading.Thread, which an exception can leave locked. Each thread is waited for
+    until it runs, because CPython crashes if it exits in between.
     """
 
     class _Waiter:
@@ -504,7 +505,10 @@ class _Task:
         self._stop = stop or threading.Event()
         self._waiter: Callable[[], Optional[_Task._Waiter]] = lambda: None
         self._is_left = False           # by the first thread
+        self._is_started = False        # the second thread
+        self._runs = False
         self._ended = _Flag()
+        self._watch_runs = _Flag()
         self._watched = _Flag()
         self._failures: List[BaseException] = []
         self._interrupts: List[BaseException] = []
@@ -528,8 +532,11 @@ class _Task:
         if self.must_end():
             raise Stopped("stopped while connecting")
         _thread.start_new_thread(self._watch, ())
+        while not self._watch_runs.is_set():
+            self._watch_runs.wait(0.2)
 
     def _watch(self) -> None:
+        self._watch_runs.set()
         while not self._ended.is_set():
             if self.must_end():
                 self._is_cancelled = True       # before the next line: see _run()
@@ -550,6 +557,7 @@ class _Task:
     def _run(self, function: Callable[[_Task], None]) -> None:
         try:
             _thread.start_new_thread(self._call, (function,))
+            self._is_started = True
             while not (self._stop.is_set() or self._ended.is_set()):
                 self._ended.wait(0.2)
         finally:
@@ -564,6 +572,7 @@ class _Task:
             raise Stopped("stopped")    # a late cancel could hit what follows
 
     def _call(self, function: Callable[[_Task], None]) -> None:
+        self._runs = True
         try:
             function(self)
         except BaseException as error:
@@ -577,7 +586,8 @@ class _Task:
         is_waiting = True
         while is_waiting:
             try:
-                while self._conn is not None and not self._ended.is_set():
+                while not self._ended.is_set() and (
+                        self._conn is not None or (self._is_started and not self._runs)):
                     self._ended.wait(0.2)
                 is_waiting = False
             except BaseException as error:

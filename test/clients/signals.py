@@ -3,6 +3,7 @@
 connection of its own in place of a driver's. A lock is held while a step runs, and released
 afterwards. Prints how many checks fail."""
 
+import contextlib
 import gc
 import os
 import signal
@@ -233,6 +234,40 @@ def signal_in_hold():
         check(all_close(run.conns), f"hold(), moment {moment}: a lock is left")
 
 
+def threads_run():
+    """All threads run when hold() ends, because CPython crashes if it exits before. Here they run
+    late: without a signal, stopped before, and with a signal meanwhile."""
+    start = zklock._thread.start_new_thread
+    waits = []
+
+    def start_late(function, args):
+        def late():
+            time.sleep(0.2)
+            waits.pop()
+            function(*args)
+
+        waits.append(function)
+        return start(late, ())
+
+    def handle(*_):
+        raise Signal
+
+    signal.signal(signal.SIGALRM, handle)
+    zklock._thread = types.SimpleNamespace(allocate_lock=zklock._thread.allocate_lock, start_new_thread=start_late)
+    for how in "undisturbed", "stopped", "with a signal":
+        run = types.SimpleNamespace(conns=[], in_step=False, problems=[])
+        stop = threading.Event()
+        if how == "stopped":
+            stop.set()
+        if how == "with a signal":
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with contextlib.suppress(Signal, zklock.Stopped):
+            with zklock.Locks(lambda: Connection(run)).hold("x", stop=stop):
+                check(how == "undisturbed", f"hold() {how} goes on")
+        check(not waits, f"hold() {how} ends before the threads {waits} run")
+        check(all_close(run.conns), f"hold() {how} leaves a lock")
+
+
 def check(is_good, text):
     results.append(is_good)
     if not is_good:
@@ -247,4 +282,5 @@ moments()
 second_signal()
 failures()
 signal_in_hold()
+threads_run()
 print(f"{len(results) - sum(results)} of {len(results)}")

@@ -209,6 +209,7 @@ sub check_sigterm
 }
 
 like(`/usr/bin/python3 test/clients/signals.py`, qr/^0 of [1-9]/, 'a second signal, at any moment, waits for the end of the step');
+is($?, 0, '... and the program exits without a crash');
 
 # The main thread of the program ends before the thread in which it leads.
 sub check_thread
