@@ -1,7 +1,7 @@
-# A server that accepts connections and does not answer on them, for less than half of the
-# session timeout, costs no lock: no attempt to reconnect takes more than half of what is left.
+# A server that accepts connections and does not answer on them, for a fifth of the session
+# timeout, costs no lock: no attempt to reconnect takes more than half of what is left.
 # Less is left to a lock that was acquired just now, until the first proof.
-# Alone: that session has a second and a half to reconnect.
+# Alone: that session has five seconds to reconnect.
 
 use strict;
 use warnings;
@@ -16,7 +16,7 @@ use ZkLock::Proxy;
 use ZkLock::Shared;
 use ZkLock::ZkClient;
 
-use constant { SESSIONS => 12, SESSION_TIMEOUT => '30s', MUTE => 12 };
+use constant { SESSIONS => 12, SESSION_TIMEOUT => '60s', MUTE => 12 };
 
 my $zk = shared_zk();
 my $proxy = ZkLock::Proxy->start(target => $zk);
@@ -47,10 +47,10 @@ works($_, 'SELECT count(*) FROM zk_held_locks', '1', '... and hold their locks')
 $_->quit for @holders;
 
 # The connection is cut right after the grant, and the next one gets no answer. Without a
-# proof the lock can be trusted for a third of the session timeout, three seconds.
+# proof the lock can be trusted for a third of the session timeout, ten seconds.
 ZkLock::ZkClient->new($zk->connect_string)->create('/zklock/locks/fresh', makepath => 1);
 my $faults = ZkLock::FaultProxy->start(target => $zk);
-my $fresh = session_with($node, connect_string => $faults->connect_string, session_timeout => '9s');
+my $fresh = session_with($node, connect_string => $faults->connect_string, session_timeout => '30s');
 $faults->arm(fault => 'cut_after', op => 'getChildren', path => 'fresh');
 $faults->arm(fault => 'swallow_request', op => 'connect', nth => 2);
 $fresh->query_ok("SELECT zk_lock('fresh')");
