@@ -230,7 +230,8 @@ sub wait_log
 		diag => sub { $self->log });
 }
 
-# Waits for the end of the program, and returns its output; the wait status is in $?.
+# Waits for the end of the program, and returns its output, and the signal that killed it if
+# one did; the wait status is in $?.
 sub wait
 {
 	my ($self) = @_;
@@ -239,7 +240,7 @@ sub wait
 		sub { waitpid($self->{pid}, POSIX::WNOHANG()) == $self->{pid} && defined($status = $?) },
 		diag => sub { $self->log });
 	$? = $status;
-	return $self->log;
+	return $self->log . ($status & 127 ? sprintf("killed by signal %d\n", $status & 127) : '');
 }
 
 1;
