@@ -266,7 +266,7 @@ class Locks:
 
     def _open(self) -> Connection:
         conn = self._connect()
-        with suppress(OSError, *_ERRORS):       # of a broken one the first statement will tell
+        with suppress(OSError, *_ERRORS):       # if it is broken, the first statement fails
             _watch_server(conn)
         return conn
 
@@ -494,8 +494,8 @@ class _Task:
     psycopg2 waits for the server in libpq, where a thread runs no signal handlers. Several
     exceptions at one moment can end run() before the function has ended. So the function itself
     closes its connection, and also ends when the frame of run() is gone. Nothing here depends on
-    the locks of threading.Thread, which an exception can leave locked. Each thread is waited for
-    until it runs, because CPython crashes if it exits in between.
+    the locks of threading.Thread, which an exception can leave locked. The start of a
+    thread waits until the thread runs: CPython crashes if the program exits in between.
     """
 
     class _Waiter:

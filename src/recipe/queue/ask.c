@@ -219,7 +219,7 @@ is_released_here(const ZklNode *node, const char *other)
 	return tag != 0 && zkl_parse_child(other, &contender) && contender.guid_end >> 32 == tag;
 }
 
-/* Returns whether a predecessor can be one that its session keeps; its data will tell. */
+/* Returns whether its session may keep a predecessor; whether it does is in the node's data. */
 static bool
 may_be_kept(const ZklNode *node, const char *other)
 {
