@@ -505,7 +505,7 @@ class _Task:
         self._stop = stop or threading.Event()
         self._waiter: Callable[[], Optional[_Task._Waiter]] = lambda: None
         self._is_left = False           # by the first thread
-        self._is_started = False        # the second thread
+        self._started: List[int] = []   # the second thread
         self._runs = False
         self._ended = _Flag()
         self._watch_runs = _Flag()
@@ -556,8 +556,8 @@ class _Task:
 
     def _run(self, function: Callable[[_Task], None]) -> None:
         try:
-            _thread.start_new_thread(self._call, (function,))
-            self._is_started = True
+            # One call in C: no signal handler's exception comes between the start and its record.
+            self._started.extend(map(_thread.start_new_thread, (self._call,), ((function,),)))
             while not (self._stop.is_set() or self._ended.is_set()):
                 self._ended.wait(0.2)
         finally:
@@ -587,7 +587,7 @@ class _Task:
         while is_waiting:
             try:
                 while not self._ended.is_set() and (
-                        self._conn is not None or (self._is_started and not self._runs)):
+                        self._conn is not None or (self._started and not self._runs)):
                     self._ended.wait(0.2)
                 is_waiting = False
             except BaseException as error:

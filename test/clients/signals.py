@@ -236,13 +236,13 @@ def signal_in_hold():
 
 def threads_run():
     """All threads run when hold() ends, because CPython crashes if it exits before. Here they run
-    late: without a signal, stopped before, and with a signal meanwhile."""
+    late: without a signal, stopped before, with a signal meanwhile, and at each moment of _run()."""
     start = zklock._thread.start_new_thread
-    waits = []
+    delay, waits = 0.2, []
 
     def start_late(function, args):
         def late():
-            time.sleep(0.2)
+            time.sleep(delay)
             waits.pop()
             function(*args)
 
@@ -266,6 +266,27 @@ def threads_run():
                 check(how == "undisturbed", f"hold() {how} goes on")
         check(not waits, f"hold() {how} ends before the threads {waits} run")
         check(all_close(run.conns), f"hold() {how} leaves a lock")
+
+    delay = 0.01
+    for moment in range(1, 60):
+        n = 0
+        run = types.SimpleNamespace(conns=[], in_step=False, problems=[])
+
+        def trace(frame, event, _):
+            nonlocal n
+            frame.f_trace_opcodes = frame.f_code.co_name == "_run"
+            n += event == "opcode"
+            if event == "opcode" and n == moment:
+                raise Signal
+            return trace
+
+        with contextlib.suppress(Signal):
+            sys.settrace(trace)
+            with zklock.Locks(lambda: Connection(run)).hold("x"):
+                sys.settrace(None)
+        sys.settrace(None)
+        check(not waits, f"hold(), opcode {moment}: ends before its threads run")
+        check(all_close(run.conns), f"hold(), opcode {moment}: leaves a lock")
 
 
 def check(is_good, text):
