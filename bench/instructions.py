@@ -78,7 +78,7 @@ class Statements(Way):
 
 
 HELD = "SELECT zk_lock('held')"
-SEVERAL = HELD + "; SELECT zk_lock_all(array_agg('held' || i)) FROM generate_series(1, 300) i"
+SEVERAL = HELD + "; SELECT zk_lock_many(array_agg('held' || i)) FROM generate_series(1, 300) i"
 READY = "SELECT zk_lock('ready'), zk_unlock('ready')"
 
 # These paths must not allocate more than the empty call.

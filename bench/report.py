@@ -198,7 +198,7 @@ RATES = {
     "Curator": ("p1", "Curator"),
     "C client, create and delete": ("p1", "C client, create and delete"),
     "zklock": ("p1", "zklock"),
-    "zklock, with zklock.keep": ("p14", "zklock, exclusive, 1 client"),
+    "zklock, with zklock.keep_time": ("p14", "zklock, exclusive, 1 client"),
     "pg_advisory_xact_lock, one server": ("p14", "PostgreSQL, exclusive, 1 client"),
 }
 

@@ -70,7 +70,7 @@ bench_configuration() {
 	fi
 	cat <<-CONF
 		zklock.connect_string = '$BENCH_ZK'
-		zklock.connect_timeout = '60s'
+		zklock.ensemble_timeout = '60s'
 		zklock.stale_snapshot = off
 	CONF
 }

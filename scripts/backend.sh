@@ -51,7 +51,7 @@ start_watched() {
 		shared_preload_libraries = 'zklock'
 		zklock.connect_string = '$ZK_CONNECT'
 		zklock.session_timeout = '$1'
-		zklock.connect_timeout = '60s'
+		zklock.ensemble_timeout = '60s'
 		max_prepared_transactions = 10
 		jit = off
 	CONF

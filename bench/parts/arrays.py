@@ -1,6 +1,6 @@
 """Growth: text[] of 1 to 500 names."""
 
-SQL = "SELECT zk_lock_all(names), zk_unlock_all(names) FROM {};"
+SQL = "SELECT zk_lock_many(names), zk_unlock_many(names) FROM {};"
 
 
 def pair_rates(bench, size, warm=True):

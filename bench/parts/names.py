@@ -81,7 +81,7 @@ def backlog(bench, result):
     seconds = bench.size(30, 2)
     uses = {
         "zklock, locks": "zk_lock(n), zk_unlock(n)",
-        "zklock, semaphores": "zk_acquire(n, 2), zk_release(n)",
+        "zklock, semaphores": "zk_acquire_permit(n, 2), zk_release_permit(n)",
     }
     curves = {what: {} for what in uses}
     for rate in bench.size([50, 200, 500, 1000], [10, 20]):

@@ -8,7 +8,7 @@ import time
 
 from lib.sessions import Sessions
 
-ACQUIRE = "SELECT zk_acquire('many', 1)"
+ACQUIRE = "SELECT zk_acquire_permit('many', 1)"
 LOOKING = 3     # seconds; deadlock_timeout is one
 CANCELLED = 5
 

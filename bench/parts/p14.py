@@ -1,6 +1,6 @@
 """P14: a transaction that takes a kept lock, against PostgreSQL's own advisory lock."""
 
-SETTING = "-c zklock.keep=10min"
+SETTING = "-c zklock.keep_time=10min"
 TRANSACTIONS = {
     "shared": ("SELECT zk_xact_lock_shared('gate');",
                "SELECT pg_advisory_xact_lock_shared(1);"),

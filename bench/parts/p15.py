@@ -5,7 +5,7 @@ import time
 
 import psycopg2
 
-SETTING = "-c zklock.keep=10min"
+SETTING = "-c zklock.keep_time=10min"
 IDLE, BUSY = 100, 10
 PAUSE = 0.005       # seconds that a transaction takes, and that pass until the next one
 

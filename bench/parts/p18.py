@@ -3,7 +3,7 @@
 import statistics
 import time
 
-SQL = "SELECT zk_lock_all(%s), zk_unlock_all(%s)"
+SQL = "SELECT zk_lock_many(%s), zk_unlock_many(%s)"
 
 
 def measure(bench):

@@ -95,19 +95,19 @@ read_names(FunctionCallInfo fcinfo, ZklockNames *names)
 	names->tokens = NULL;
 }
 
-/* Reads the argument that is the time to wait, in milliseconds. */
+/* Reads the argument that is the timeout, in milliseconds. */
 static int64
-read_wait(FunctionCallInfo fcinfo, int i)
+read_timeout(FunctionCallInfo fcinfo, int i)
 {
-	Interval   *wait;
+	Interval   *timeout;
 	double		ms;
 
 	require_argument(fcinfo, i);
-	wait = PG_GETARG_INTERVAL_P(i);
-	if (zklock_interval_is_endless(wait))
+	timeout = PG_GETARG_INTERVAL_P(i);
+	if (zklock_interval_is_endless(timeout))
 		return ZKLOCK_NO_TIMEOUT;
-	ms = ((double) wait->month * DAYS_PER_MONTH + wait->day) * SECS_PER_DAY * 1000.0 +
-		wait->time / 1000.0;
+	ms = ((double) timeout->month * DAYS_PER_MONTH + timeout->day) * SECS_PER_DAY * 1000.0 +
+		timeout->time / 1000.0;
 	if (ms < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -169,7 +169,7 @@ try_lock(FunctionCallInfo fcinfo, NameReader read, ZklMode mode, ZklockScope sco
 	ZklockNames names;
 
 	read(fcinfo, &names);
-	PG_RETURN_BOOL(acquire(&names, mode, scope, read_wait(fcinfo, 1)));
+	PG_RETURN_BOOL(acquire(&names, mode, scope, read_timeout(fcinfo, 1)));
 }
 
 /* Releases the names; stores for each, in their order, whether it was held. */
@@ -191,7 +191,7 @@ unlock(ZklockNames *names, ZklMode mode)
 }
 
 static Datum
-unlock_all(FunctionCallInfo fcinfo, ZklMode mode)
+unlock_many(FunctionCallInfo fcinfo, ZklMode mode)
 {
 	ZklockNames names;
 	bool	   *released;
@@ -232,8 +232,8 @@ Datum function(PG_FUNCTION_ARGS) \
 #define LOCK_FUNCTIONS(operation, level, scope) \
 ENTRY(zk_ ## level ## lock, operation(fcinfo, read_name, ZKL_MODE_EXCLUSIVE, scope)) \
 ENTRY(zk_ ## level ## lock_shared, operation(fcinfo, read_name, ZKL_MODE_SHARED, scope)) \
-ENTRY(zk_ ## level ## lock_all, operation(fcinfo, read_names, ZKL_MODE_EXCLUSIVE, scope)) \
-ENTRY(zk_ ## level ## lock_all_shared, operation(fcinfo, read_names, ZKL_MODE_SHARED, scope))
+ENTRY(zk_ ## level ## lock_many, operation(fcinfo, read_names, ZKL_MODE_EXCLUSIVE, scope)) \
+ENTRY(zk_ ## level ## lock_many_shared, operation(fcinfo, read_names, ZKL_MODE_SHARED, scope))
 
 LOCK_FUNCTIONS(lock,, ZKLOCK_SESSION)
 LOCK_FUNCTIONS(lock, xact_, ZKLOCK_TRANSACTION)
@@ -241,11 +241,11 @@ LOCK_FUNCTIONS(try_lock, try_, ZKLOCK_SESSION)
 LOCK_FUNCTIONS(try_lock, try_xact_, ZKLOCK_TRANSACTION)
 NAME_ENTRY(zk_unlock, unlock(&names, ZKL_MODE_EXCLUSIVE))
 NAME_ENTRY(zk_unlock_shared, unlock(&names, ZKL_MODE_SHARED))
-ENTRY(zk_unlock_all, unlock_all(fcinfo, ZKL_MODE_EXCLUSIVE))
-ENTRY(zk_unlock_all_shared, unlock_all(fcinfo, ZKL_MODE_SHARED))
+ENTRY(zk_unlock_many, unlock_many(fcinfo, ZKL_MODE_EXCLUSIVE))
+ENTRY(zk_unlock_many_shared, unlock_many(fcinfo, ZKL_MODE_SHARED))
 
 NAME_ENTRY(zk_lock_token, token_of(&names.name, &fcinfo->isnull))
-NAME_ENTRY(zk_release, release_permit(&names.name))
+NAME_ENTRY(zk_release_permit, release_permit(&names.name))
 NAME_ENTRY(zk_revoke, Int32GetDatum(zklock_revoke(&names.name)))
 NAME_ENTRY(zk_revoked, BoolGetDatum(zklock_is_revoked(&names.name)))
 NAME_ENTRY(zk_fence, Int64GetDatum(zklock_fence(&names.name, fcinfo->flinfo->fn_oid)))
@@ -286,7 +286,7 @@ zk_lock_wait(PG_FUNCTION_ARGS)
 	int64		timeout_ms;
 
 	read_name(fcinfo, &names);
-	timeout_ms = PG_ARGISNULL(1) ? ZKLOCK_NO_TIMEOUT : read_wait(fcinfo, 1);
+	timeout_ms = PG_ARGISNULL(1) ? ZKLOCK_NO_TIMEOUT : read_timeout(fcinfo, 1);
 	require_nothing_to_commit(fcinfo);
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	SPI_commit();
@@ -319,7 +319,7 @@ zk_unlock_everything(PG_FUNCTION_ARGS)
  * Semaphores: a name and a number of permits
  */
 
-static int64
+static bool
 acquire_permit(FunctionCallInfo fcinfo, const ZklockName *name, ZklockScope scope,
 			   int64 timeout_ms)
 {
@@ -339,10 +339,10 @@ acquire_permit(FunctionCallInfo fcinfo, const ZklockName *name, ZklockScope scop
 
 /* The entry points of semaphores, for a wait without limit and for one with a timeout. */
 #define PERMIT_ENTRIES(level, scope) \
-NAME_ENTRY(zk_ ## level ## acquire, \
-		   Int64GetDatum(acquire_permit(fcinfo, &names.name, scope, ZKLOCK_NO_TIMEOUT))) \
-NAME_ENTRY(zk_try_ ## level ## acquire, \
-		   BoolGetDatum(acquire_permit(fcinfo, &names.name, scope, read_wait(fcinfo, 2)) != 0))
+NAME_ENTRY(zk_ ## level ## acquire_permit, \
+		   (acquire_permit(fcinfo, &names.name, scope, ZKLOCK_NO_TIMEOUT), (Datum) 0)) \
+NAME_ENTRY(zk_try_ ## level ## acquire_permit, \
+		   BoolGetDatum(acquire_permit(fcinfo, &names.name, scope, read_timeout(fcinfo, 2))))
 
 PERMIT_ENTRIES(, ZKLOCK_SESSION)
 PERMIT_ENTRIES(xact_, ZKLOCK_TRANSACTION)

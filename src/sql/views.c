@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 
+#include "access/htup_details.h"
 #include "common/string.h"
 #include "datatype/timestamp.h"
 #include "fmgr.h"
@@ -31,6 +32,20 @@
  * This session's own state, without the network
  */
 
+/*
+ * The script of an older version may have fewer columns: the first ones.  That of a newer version
+ * may have more, for which this version has no values.
+ */
+static void
+require_columns(ReturnSetInfo *rsinfo, int n)
+{
+	if (rsinfo->setDesc->natts > n)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a view of extension \"zklock\" has more columns than its library"),
+				 errhint("Install the library of the version that pg_extension shows, and connect again. Add columns of your own in a view of your own.")));
+}
+
 static const char *const session_state_texts[] = {
 	[ZKL_SESSION_CONNECTING] = "connecting",
 	[ZKL_SESSION_CONNECTED] = "connected",
@@ -49,10 +64,10 @@ hold_state_text(const ZklockHold *hold)
 	return "held";
 }
 
-/* Adds a row for the counts of one mode and scope, if there are any. */
+/* Adds a row for the counts of one mode and level, if there are any. */
 static void
 put_hold(ReturnSetInfo *rsinfo, const ZklockHold *hold, const char *mode,
-		 const char *scope, int64 count)
+		 const char *level, int64 count)
 {
 	Datum		values[HELD_LOCKS_COLUMNS];
 	bool		nulls[HELD_LOCKS_COLUMNS] = {false};
@@ -62,7 +77,7 @@ put_hold(ReturnSetInfo *rsinfo, const ZklockHold *hold, const char *mode,
 	values[0] = CStringGetTextDatum(hold->kind == ZKLOCK_SEMAPHORE ? "semaphore" : "lock");
 	values[1] = CStringGetTextDatum(zklock_given_name(hold->name.encoded));
 	values[2] = CStringGetTextDatum(hold->kind == ZKLOCK_SEMAPHORE ? "permit" : mode);
-	values[3] = CStringGetTextDatum(scope);
+	values[3] = CStringGetTextDatum(level);
 	values[4] = Int64GetDatum(count);
 	values[5] = Int64GetDatum(hold->token);
 	values[6] = TimestampTzGetDatum(hold->acquired_at);
@@ -81,6 +96,7 @@ zklock_held_locks(PG_FUNCTION_ARGS)
 
 	zklock_require_leader();
 	InitMaterializedSRF(fcinfo, 0);
+	require_columns(rsinfo, HELD_LOCKS_COLUMNS);
 	dlist_foreach(iter, &zklock_holds)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
@@ -107,6 +123,7 @@ interval_of(int64 ms)
 
 PG_FUNCTION_INFO_V1(zklock_session_info);
 
+/* Returns one record; to the script of version 0.9 a set of one. */
 Datum
 zklock_session_info(PG_FUNCTION_ARGS)
 {
@@ -115,9 +132,9 @@ zklock_session_info(PG_FUNCTION_ARGS)
 	ZklSessionInfo info = {.state = ZKL_SESSION_CONNECTING};
 	Datum		values[SESSION_COLUMNS] = {0};
 	bool		nulls[SESSION_COLUMNS] = {false};
+	TupleDesc	desc;
 
 	zklock_require_leader();
-	InitMaterializedSRF(fcinfo, 0);
 	if (session)
 		info = zkl_session_info(session);
 	values[1] = CStringGetTextDatum(session ? session_state_texts[info.state] : "closed");
@@ -134,8 +151,16 @@ zklock_session_info(PG_FUNCTION_ARGS)
 	else
 		nulls[0] = nulls[2] = nulls[3] = nulls[4] = nulls[5] = true;
 	values[6] = Int32GetDatum(info.n_locks);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
-	return (Datum) 0;
+	if (fcinfo->flinfo->fn_retset)
+	{
+		InitMaterializedSRF(fcinfo, 0);
+		require_columns(rsinfo, SESSION_COLUMNS);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		return (Datum) 0;
+	}
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE || desc->natts > SESSION_COLUMNS)
+		elog(ERROR, "zk_session() does not have the result type of its script");
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 
 
@@ -164,7 +189,7 @@ enum
 	COLUMN_APPLICATION_NAME,
 	COLUMN_CLIENT,
 	COLUMN_SESSION_ID,
-	COLUMN_SINCE,
+	COLUMN_REQUESTED_AT,
 	COLUMN_ZNODE,
 	N_COLUMNS
 };
@@ -327,7 +352,7 @@ put_stat(Row *row, const ZklockEntry *entry)
 										 (unsigned long long) entry->session_id)));
 	/* The time of an absurd clock would not fit into a timestamp. */
 	if (entry->ctime_ms >= 0 && entry->ctime_ms / MS_PER_DAY < MAX_DAYS)
-		put(row, COLUMN_SINCE,
+		put(row, COLUMN_REQUESTED_AT,
 			TimestampTzGetDatum((entry->ctime_ms - epoch_ms) * INT64CONST(1000)));
 }
 
@@ -393,11 +418,7 @@ zklock_show_locks(FunctionCallInfo fcinfo, const ZklockName *name)
 	zklock_require_leader();
 	InitMaterializedSRF(fcinfo, 0);
 	rows.result = (ReturnSetInfo *) fcinfo->resultinfo;
-	if (rows.result->setDesc->natts != N_COLUMNS)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("columns of view \"zk_locks\" have been changed"),
-				 errhint("Add columns in a view of your own, and create the extension again.")));
+	require_columns(rows.result, N_COLUMNS);
 	rows.row_context = AllocSetContextCreate(CurrentMemoryContext, "zk_locks row",
 											 ALLOCSET_DEFAULT_SIZES);
 	n_denied = zklock_read_ensemble(&action, put_all, &rows);

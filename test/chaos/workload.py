@@ -15,11 +15,11 @@ from history import now
 from holds import Holds
 
 MODES = {"x": "", "s": "_shared"}
-UNLOCK = {"x": "zk_unlock", "s": "zk_unlock_shared", "p": "zk_release"}
+UNLOCK = {"x": "zk_unlock", "s": "zk_unlock_shared", "p": "zk_release_permit"}
 KEPT = "k"                      # a lock that all clients share, mostly
 LEVELS = {"session": "", "transaction": "_xact"}
 HELD = """SELECT name, substr(translate(mode, 'e', ''), 1, 1),
- scope, count, token, state FROM zk_held_locks ORDER BY 1, 2, 3"""
+ level, hold_count, token, state FROM zk_held_locks ORDER BY 1, 2, 3"""
 WRITE = """INSERT INTO ledger (txn, name, token, mode, seen)
  SELECT %s, h.name, h.token, h.mode,
   (SELECT max(l.token) FROM ledger l
@@ -95,7 +95,7 @@ class Client(threading.Thread):
                          start=start, end=now(), outcome="ok", value=self.pid,
                          keeps=self.keeps)
         return self.do("set", f"SET lock_timeout = {self.limit()}")[0] == "ok" and (
-            not self.keeps or self.do("set", "SET zklock.keep = "
+            not self.keeps or self.do("set", "SET zklock.keep_time = "
                                       f"{self.random.choice((300, 600000))}")[0] == "ok")
 
     def limit(self):

@@ -11,8 +11,8 @@ STATEMENTS = {
                   "SELECT zk_unlock(%(name)s)"),
     "shared": ("SELECT zk_try_lock_shared(%(name)s, %(wait)s)",
                "SELECT zk_unlock_shared(%(name)s)"),
-    "permit": ("SELECT zk_try_acquire(%(name)s, %(size)s, %(wait)s)",
-               "SELECT zk_release(%(name)s)"),
+    "permit": ("SELECT zk_try_acquire_permit(%(name)s, %(size)s, %(wait)s)",
+               "SELECT zk_release_permit(%(name)s)"),
 }
 
 

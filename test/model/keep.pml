@@ -1,5 +1,5 @@
 /*
- * keep.pml: kept locks (zklock.keep): a released node stays in the queue until another
+ * keep.pml: kept locks (zklock.keep_time): a released node stays in the queue until another
  * client asks for it, and its session takes it again without a request.
  *
  * Owns the steps from grant to keep, question, re-acquire and delete. Each atomic step of a

@@ -20,7 +20,7 @@ my %settings = (
 	shared_preload_libraries => 'zklock',
 	'zklock.connect_string' => $zk->connect_string,
 	'zklock.session_timeout' => '4s',
-	'zklock.connect_timeout' => '2s');
+	'zklock.ensemble_timeout' => '2s');
 my %member = (one => ZkLock::Patroni->start('one', zk => $zk, settings => \%settings));
 $member{one}->wait_role('primary');
 $member{two} = ZkLock::Patroni->start('two', zk => $zk);

@@ -16,8 +16,8 @@ FROM unnest('{zk_lock,zk_lock_shared,zk_xact_lock,zk_xact_lock_shared,zk_try_loc
 	zk_try_xact_lock,zk_try_xact_lock_shared,zk_unlock,zk_unlock_shared,zk_lock_token}'::text[]) AS f,
 	unnest('{"NULL",NULL::text}'::text[]) AS k;
 SELECT throws_ok(format('SELECT %s(%s)', f, k), '22004', NULL, format('%s(%s): NULL is an error', f, k))
-FROM unnest('{zk_lock_all,zk_lock_all_shared,zk_xact_lock_all,zk_xact_lock_all_shared,zk_try_lock_all,zk_try_lock_all_shared,
-	zk_try_xact_lock_all,zk_try_xact_lock_all_shared,zk_unlock_all,zk_unlock_all_shared}'::text[]) AS f,
+FROM unnest('{zk_lock_many,zk_lock_many_shared,zk_xact_lock_many,zk_xact_lock_many_shared,zk_try_lock_many,zk_try_lock_many_shared,
+	zk_try_xact_lock_many,zk_try_xact_lock_many_shared,zk_unlock_many,zk_unlock_many_shared}'::text[]) AS f,
 	unnest('{"NULL","ARRAY[''pgtap.a'', NULL]"}'::text[]) AS k;
 SELECT throws_ok(format('SELECT %s(%L, timeout => NULL)', f, 'pgtap.a'), '22004', NULL, f || ': a timeout of NULL is an error')
 FROM unnest('{zk_try_lock,zk_try_lock_shared,zk_try_xact_lock,zk_try_xact_lock_shared}'::text[]) AS f;

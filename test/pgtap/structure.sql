@@ -20,41 +20,41 @@ INSERT INTO expected VALUES
 	('zk_lock', 'name text', 'bigint'), ('zk_lock_shared', 'name text', 'bigint'),
 	('zk_xact_lock', 'name text', 'bigint'), ('zk_xact_lock_shared', 'name text', 'bigint'),
 	('zk_unlock', 'name text', 'boolean'), ('zk_unlock_shared', 'name text', 'boolean'),
-	('zk_lock_all', 'names text[]', 'bigint[]'), ('zk_lock_all_shared', 'names text[]', 'bigint[]'),
-	('zk_xact_lock_all', 'names text[]', 'bigint[]'), ('zk_xact_lock_all_shared', 'names text[]', 'bigint[]'),
-	('zk_unlock_all', 'names text[]', 'boolean[]'), ('zk_unlock_all_shared', 'names text[]', 'boolean[]'),
+	('zk_lock_many', 'names text[]', 'bigint[]'), ('zk_lock_many_shared', 'names text[]', 'bigint[]'),
+	('zk_xact_lock_many', 'names text[]', 'bigint[]'), ('zk_xact_lock_many_shared', 'names text[]', 'bigint[]'),
+	('zk_unlock_many', 'names text[]', 'boolean[]'), ('zk_unlock_many_shared', 'names text[]', 'boolean[]'),
 	('zk_unlock_all', '', 'void'),
 	('zk_lock_token', 'name text', 'bigint'),
 	('zk_lock_wait', 'IN name text, IN timeout interval DEFAULT NULL::interval', NULL),
-	('zk_acquire', 'name text, permits integer', 'bigint'), ('zk_xact_acquire', 'name text, permits integer', 'bigint'),
-	('zk_release', 'name text', 'boolean'),
+	('zk_acquire_permit', 'name text, permits integer', 'void'), ('zk_xact_acquire_permit', 'name text, permits integer', 'void'),
+	('zk_release_permit', 'name text', 'boolean'),
 	('zk_fence', 'name text', 'bigint'),
 	('zk_fence_reset', 'name text', 'void'), ('zk_fence_reset', '', 'void'),
 	('zk_fence_vacuum', 'older_than interval', 'bigint'),
 	('zk_revoke', 'name text', 'integer'), ('zk_revoked', 'name text', 'boolean'),
 	('zk_session', 'OUT session_id text, OUT state text, OUT server text, OUT session_timeout interval, '
-		'OUT lease_remaining interval, OUT connected_at timestamp with time zone, OUT locks integer', 'SETOF record'),
+		'OUT lease_remaining interval, OUT connected_at timestamp with time zone, OUT locks integer', 'record'),
 	('zk_stat_reset', '', 'void'),
 	('zk_locks_of', 'name text', 'SETOF zk_locks'),
 	('zk_blocking', 'pid integer', 'TABLE(server text, pid integer, name text, mode text, granted boolean)'),
 	-- the views and the table need these
-	('zklock_held_locks', 'OUT kind text, OUT name text, OUT mode text, OUT scope text, OUT count bigint, '
+	('zklock_held_locks', 'OUT kind text, OUT name text, OUT mode text, OUT level text, OUT hold_count bigint, '
 		'OUT token bigint, OUT acquired_at timestamp with time zone, OUT state text', 'SETOF record'),
 	('zklock_locks', 'OUT kind text, OUT name text, OUT mode text, OUT granted boolean, OUT kept boolean, '
 		'OUT queue_position integer, OUT token bigint, OUT server text, OUT pid integer, OUT datname text, '
 		'OUT usename text, OUT application_name text, OUT client text, OUT session_id text, '
-		'OUT since timestamp with time zone, OUT znode text', 'SETOF record'),
+		'OUT requested_at timestamp with time zone, OUT znode text', 'SETOF record'),
 	('zklock_stat', 'OUT acquisitions bigint, OUT waits bigint, OUT wait_time double precision, '
 		'OUT timeouts bigint, OUT cancels bigint, OUT deadlocks bigint, OUT sessions_opened bigint, '
 		'OUT sessions_lost bigint, OUT locks_lost bigint, OUT commits_refused bigint, OUT revocations bigint, '
-		'OUT round_trips bigint, OUT lock_table_reads bigint, OUT stats_reset timestamp with time zone', 'SETOF record'),
-	('zklock_server', '', 'text'), ('zklock_fences_keep', '', 'trigger');
+		'OUT stats_reset timestamp with time zone', 'SETOF record'),
+	('zk_server', '', 'text'), ('zklock_fences_keep', '', 'trigger');
 INSERT INTO expected
 	SELECT format('zk_try_%slock%s', level, mode), $$name text, timeout interval DEFAULT '00:00:00'::interval$$, 'boolean'
 	FROM unnest('{"",xact_}'::text[]) AS level, unnest('{"",_shared}'::text[]) AS mode
-	UNION ALL SELECT format('zk_try_%slock_all%s', level, mode), $$names text[], timeout interval DEFAULT '00:00:00'::interval$$, 'boolean'
+	UNION ALL SELECT format('zk_try_%slock_many%s', level, mode), $$names text[], timeout interval DEFAULT '00:00:00'::interval$$, 'boolean'
 	FROM unnest('{"",xact_}'::text[]) AS level, unnest('{"",_shared}'::text[]) AS mode
-	UNION ALL SELECT format('zk_try_%sacquire', level), $$name text, permits integer, wait interval DEFAULT '00:00:00'::interval$$, 'boolean'
+	UNION ALL SELECT format('zk_try_%sacquire_permit', level), $$name text, permits integer, timeout interval DEFAULT '00:00:00'::interval$$, 'boolean'
 	FROM unnest('{"",xact_}'::text[]) AS level;
 
 CREATE TEMP VIEW members AS
@@ -78,12 +78,12 @@ SELECT is_empty($$ SELECT signature FROM members WHERE prosecdef OR proisstrict 
 	'every function runs as its caller, and is called with NULL');
 SELECT is_empty(
 	$$ SELECT signature FROM members
-	   WHERE provolatile <> CASE proname WHEN 'zklock_server' THEN 's' ELSE 'v' END $$,
+	   WHERE provolatile <> CASE proname WHEN 'zk_server' THEN 's' ELSE 'v' END $$,
 	'functions are volatile, except for the name of the server');
 -- a procedure and a trigger are called by no query, and a write forbids parallel workers altogether
 SELECT is_empty(
 	$$ SELECT signature FROM members
-	   WHERE proparallel <> CASE WHEN proname = 'zklock_server' THEN 's'
+	   WHERE proparallel <> CASE WHEN proname = 'zk_server' THEN 's'
 		WHEN proname ~ '^zk_fence' OR proname IN ('zk_lock_wait', 'zklock_fences_keep') THEN 'u' ELSE 'r' END $$,
 	'functions may run in no parallel worker');
 SELECT results_eq(
@@ -114,9 +114,9 @@ SELECT is_empty(
 -- the view
 SELECT has_view('zk_held_locks', 'zk_held_locks is a view');
 SELECT columns_are('zk_held_locks',
-	'{kind,name,mode,scope,count,token,acquired_at,state}'::name[], 'zk_held_locks has its columns');
+	'{kind,name,mode,level,hold_count,token,acquired_at,state}'::name[], 'zk_held_locks has its columns');
 SELECT col_type_is('zk_held_locks', c, t, format('zk_held_locks.%s is %s', c, t))
-FROM (VALUES ('kind'::name, 'text'), ('name', 'text'), ('mode', 'text'), ('scope', 'text'), ('count', 'bigint'),
+FROM (VALUES ('kind'::name, 'text'), ('name', 'text'), ('mode', 'text'), ('level', 'text'), ('hold_count', 'bigint'),
 	('token', 'bigint'), ('acquired_at', 'timestamp with time zone'), ('state', 'text')) AS v(c, t);
 SELECT table_privs_are('zk_held_locks'::name, 'public'::name, '{SELECT}'::name[], 'every role may read zk_held_locks');
 SELECT isnt(obj_description('zk_held_locks'::regclass), NULL, 'zk_held_locks has a comment');
@@ -128,9 +128,9 @@ SELECT is_empty(
 -- the view of all locks
 SELECT columns_are('zk_locks',
 	'{kind,name,mode,granted,kept,queue_position,token,server,pid,datname,usename,application_name,client,'
-	'session_id,since,znode}'::name[], 'zk_locks has its columns');
+	'session_id,requested_at,znode}'::name[], 'zk_locks has its columns');
 SELECT col_type_is('zk_locks', attname, CASE attname WHEN 'granted' THEN 'boolean' WHEN 'kept' THEN 'boolean' WHEN 'queue_position' THEN 'integer'
-	WHEN 'token' THEN 'bigint' WHEN 'pid' THEN 'integer' WHEN 'since' THEN 'timestamp with time zone'
+	WHEN 'token' THEN 'bigint' WHEN 'pid' THEN 'integer' WHEN 'requested_at' THEN 'timestamp with time zone'
 	ELSE 'text' END, format('type of zk_locks.%s', attname))
 FROM pg_attribute WHERE attrelid = 'zk_locks'::regclass AND attnum > 0;
 SELECT table_privs_are('zk_locks'::name, 'public'::name, '{SELECT}'::name[], 'every role may read zk_locks');
@@ -138,7 +138,7 @@ SELECT table_privs_are('zk_locks'::name, 'public'::name, '{SELECT}'::name[], 'ev
 -- the counters
 SELECT columns_are('zk_stat',
 	'{acquisitions,waits,wait_time,timeouts,cancels,deadlocks,sessions_opened,sessions_lost,'
-	'locks_lost,commits_refused,revocations,round_trips,lock_table_reads,stats_reset}'::name[], 'zk_stat has its columns');
+	'locks_lost,commits_refused,revocations,stats_reset}'::name[], 'zk_stat has its columns');
 SELECT col_type_is('zk_stat', attname, CASE attname WHEN 'wait_time' THEN 'double precision'
 	WHEN 'stats_reset' THEN 'timestamp with time zone' ELSE 'bigint' END, format('type of zk_stat.%s', attname))
 FROM pg_attribute WHERE attrelid = 'zk_stat'::regclass AND attnum > 0;

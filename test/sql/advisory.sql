@@ -21,19 +21,19 @@ SELECT nspacl IS NOT NULL AS granted, has_schema_privilege('public', oid, 'USAGE
 -- in search_path: before pg_catalog, after the schema in which the program creates its tables
 SET search_path = "$user", public, zklock_advisory, pg_catalog;
 SELECT pg_advisory_lock(7), pg_advisory_lock(7, 8), pg_advisory_lock_shared(-7);
-SELECT replace(name, current_database(), 'DB') AS name, mode, scope FROM zk_held_locks ORDER BY name COLLATE "C";
+SELECT replace(name, current_database(), 'DB') AS name, mode, level FROM zk_held_locks ORDER BY name COLLATE "C";
 SELECT pg_advisory_lock(NULL), pg_try_advisory_lock(1, NULL);
 SELECT pg_advisory_unlock(7), pg_advisory_unlock(7, 8), pg_advisory_unlock_shared(-7), pg_advisory_unlock(7);
 BEGIN;
 SELECT pg_advisory_xact_lock(7), pg_try_advisory_xact_lock(8), pg_try_advisory_xact_lock_shared(9), pg_advisory_xact_lock_shared(10);
-SELECT replace(name, current_database(), 'DB') AS name, mode, scope FROM zk_held_locks ORDER BY name COLLATE "C";
+SELECT replace(name, current_database(), 'DB') AS name, mode, level FROM zk_held_locks ORDER BY name COLLATE "C";
 COMMIT;
 SELECT pg_try_advisory_lock(7), pg_try_advisory_lock_shared(7, 8);
 SELECT pg_advisory_unlock_all();
 SELECT name FROM zk_held_locks;
 -- argument types are resolved as for PostgreSQL's functions
 SELECT pg_try_advisory_lock(1::smallint), pg_try_advisory_lock('1'), pg_try_advisory_lock(1::bigint);
-SELECT count FROM zk_held_locks;
+SELECT hold_count FROM zk_held_locks;
 SELECT pg_advisory_unlock_all();
 
 -- objects that are parsed at creation keep the functions found then; bodies that are parsed

@@ -5,58 +5,58 @@
 
 -- waiting functions, session level: a token, held, released
 SELECT zk_lock('basic.name') > 0 AS name,
-       zk_lock_all(ARRAY['basic.a', 'basic.b']) IS NOT NULL AS names;
-SELECT kind, name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
+       zk_lock_many(ARRAY['basic.a', 'basic.b']) IS NOT NULL AS names;
+SELECT kind, name, mode, level, hold_count, state FROM zk_held_locks ORDER BY name;
 SELECT zk_unlock('basic.name') AS name,
-       zk_unlock_all(ARRAY['basic.a', 'basic.b']) AS names;
+       zk_unlock_many(ARRAY['basic.a', 'basic.b']) AS names;
 SELECT count(*) FROM zk_held_locks;
 
 SELECT zk_lock_shared('basic.name') > 0 AS name,
-       zk_lock_all_shared(ARRAY['basic.a', 'basic.b']) IS NOT NULL AS names;
-SELECT kind, name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
+       zk_lock_many_shared(ARRAY['basic.a', 'basic.b']) IS NOT NULL AS names;
+SELECT kind, name, mode, level, hold_count, state FROM zk_held_locks ORDER BY name;
 SELECT zk_unlock_shared('basic.name') AS name,
-       zk_unlock_all_shared(ARRAY['basic.a', 'basic.b']) AS names;
+       zk_unlock_many_shared(ARRAY['basic.a', 'basic.b']) AS names;
 SELECT count(*) FROM zk_held_locks;
 
 -- attempts, session level
 SELECT zk_try_lock('basic.name') AS name,
-       zk_try_lock_all(ARRAY['basic.a', 'basic.b']) AS names;
-SELECT kind, name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
+       zk_try_lock_many(ARRAY['basic.a', 'basic.b']) AS names;
+SELECT kind, name, mode, level, hold_count, state FROM zk_held_locks ORDER BY name;
 SELECT zk_unlock('basic.name') AS name,
-       zk_unlock_all(ARRAY['basic.a', 'basic.b']) AS names;
+       zk_unlock_many(ARRAY['basic.a', 'basic.b']) AS names;
 
 SELECT zk_try_lock_shared('basic.name') AS name,
-       zk_try_lock_all_shared(ARRAY['basic.a', 'basic.b']) AS names;
-SELECT kind, name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
+       zk_try_lock_many_shared(ARRAY['basic.a', 'basic.b']) AS names;
+SELECT kind, name, mode, level, hold_count, state FROM zk_held_locks ORDER BY name;
 SELECT zk_unlock_shared('basic.name') AS name,
-       zk_unlock_all_shared(ARRAY['basic.a', 'basic.b']) AS names;
+       zk_unlock_many_shared(ARRAY['basic.a', 'basic.b']) AS names;
 SELECT count(*) FROM zk_held_locks;
 
 -- waiting functions, transaction level
 BEGIN;
 SELECT zk_xact_lock('basic.name') > 0 AS name,
-       zk_xact_lock_all(ARRAY['basic.a', 'basic.b']) IS NOT NULL AS names;
-SELECT kind, name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
+       zk_xact_lock_many(ARRAY['basic.a', 'basic.b']) IS NOT NULL AS names;
+SELECT kind, name, mode, level, hold_count, state FROM zk_held_locks ORDER BY name;
 COMMIT;
 SELECT count(*) FROM zk_held_locks;
 BEGIN;
 SELECT zk_xact_lock_shared('basic.name') > 0 AS name,
-       zk_xact_lock_all_shared(ARRAY['basic.a', 'basic.b']) IS NOT NULL AS names;
-SELECT kind, name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
+       zk_xact_lock_many_shared(ARRAY['basic.a', 'basic.b']) IS NOT NULL AS names;
+SELECT kind, name, mode, level, hold_count, state FROM zk_held_locks ORDER BY name;
 COMMIT;
 SELECT count(*) FROM zk_held_locks;
 
 -- attempts, transaction level
 BEGIN;
 SELECT zk_try_xact_lock('basic.name') AS name,
-       zk_try_xact_lock_all(ARRAY['basic.a', 'basic.b']) AS names;
-SELECT kind, name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
+       zk_try_xact_lock_many(ARRAY['basic.a', 'basic.b']) AS names;
+SELECT kind, name, mode, level, hold_count, state FROM zk_held_locks ORDER BY name;
 COMMIT;
 SELECT count(*) FROM zk_held_locks;
 BEGIN;
 SELECT zk_try_xact_lock_shared('basic.name') AS name,
-       zk_try_xact_lock_all_shared(ARRAY['basic.a', 'basic.b']) AS names;
-SELECT kind, name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
+       zk_try_xact_lock_many_shared(ARRAY['basic.a', 'basic.b']) AS names;
+SELECT kind, name, mode, level, hold_count, state FROM zk_held_locks ORDER BY name;
 COMMIT;
 SELECT count(*) FROM zk_held_locks;
 
@@ -64,7 +64,7 @@ SELECT count(*) FROM zk_held_locks;
 SELECT zk_lock_token('basic.name') AS name,
        zk_lock_token('basic.a') AS a;
 SELECT zk_lock('basic.name') = zk_lock_token('basic.name') AS name,
-       zk_lock_all(ARRAY['basic.a', 'basic.b']) = ARRAY[zk_lock_token('basic.a'), zk_lock_token('basic.b')] AS names;
+       zk_lock_many(ARRAY['basic.a', 'basic.b']) = ARRAY[zk_lock_token('basic.a'), zk_lock_token('basic.b')] AS names;
 
 -- zk_unlock_all
 SELECT zk_unlock_all();

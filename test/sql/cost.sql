@@ -17,8 +17,8 @@ SELECT zk_unlock_all();
 BEGIN;
 SELECT id FROM cost_t WHERE zk_try_xact_lock('1,' || id) AND lower(name) = 'x';
 SELECT id FROM cost_t WHERE zk_try_xact_lock('cost.' || id, '1s') AND lower(name) = 'x';
-SELECT id FROM cost_t WHERE zk_xact_lock_all_shared(ARRAY['cost.a' || id]) IS NOT NULL AND lower(name) = 'x';
-SELECT id FROM cost_t WHERE zk_try_xact_acquire('cost.' || id, 2) AND lower(name) = 'x';
+SELECT id FROM cost_t WHERE zk_xact_lock_many_shared(ARRAY['cost.a' || id]) IS NOT NULL AND lower(name) = 'x';
+SELECT id FROM cost_t WHERE zk_try_xact_acquire_permit('cost.' || id, 2) AND lower(name) = 'x';
 SELECT kind, name FROM zk_held_locks ORDER BY kind, name;
 COMMIT;
 -- a release

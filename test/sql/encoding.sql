@@ -47,7 +47,7 @@ CREATE FUNCTION message_of(name text) RETURNS text LANGUAGE plpgsql AS
 SET client_encoding = 'LATIN1';
 SELECT message_of(chr(8364)), message_of(chr(233)) = 'lock "' || chr(233) || '" is not held by this session' AS convertible;
 SELECT zk_fence(chr(8364));
-SELECT zk_acquire(chr(8364), 0);
+SELECT zk_acquire_permit(chr(8364), 0);
 SELECT zk_unlock(chr(8364));
 INSERT INTO zklock_fences VALUES ('%E2%82%AC', 9223372036854775807, now(), 'x');
 BEGIN;
@@ -85,7 +85,7 @@ SELECT zk_unlock('Zürich – Größe');
 -- unchecked bytes that are not UTF-8
 SELECT zk_lock(E'Z\xfcrich');
 SELECT zk_try_lock(E'\xc0\xaf'::text);
-SELECT zk_lock_all(ARRAY['encoding.a', E'\xff']);
+SELECT zk_lock_many(ARRAY['encoding.a', E'\xff']);
 SELECT count(*) FROM zk_held_locks;
 
 -- PostgreSQL cannot convert this encoding to UTF-8: only names in ASCII are accepted

@@ -18,7 +18,7 @@ END $$;
 
 -- null, empty, too long: the message has no name
 SELECT code, has_hint FROM zklock_regress_outcome('SELECT zk_lock(NULL::text)', '');
-SELECT code, has_hint FROM zklock_regress_outcome('SELECT zk_lock_all(ARRAY[NULL]::text[])', '');
+SELECT code, has_hint FROM zklock_regress_outcome('SELECT zk_lock_many(ARRAY[NULL]::text[])', '');
 SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_lock('')$$, '');
 SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_lock(repeat('x', 513))$$, '');
 
@@ -26,7 +26,7 @@ SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_lock(repeat('x', 5
 SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock('errors.a', timeout => '-1s')$$, 'errors.a');
 SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock('1', timeout => '-1 day')$$, '1');
 SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock('1,2', '-1 month')$$, '1,2');
-SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock_all_shared(ARRAY['errors.a'], timeout => '-1ms')$$, 'errors.a');
+SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_lock_many_shared(ARRAY['errors.a'], timeout => '-1ms')$$, 'errors.a');
 SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_xact_lock('errors.a', timeout => '-1 microsecond')$$, 'errors.a');
 SELECT code, has_hint FROM zklock_regress_outcome($$SELECT zk_try_xact_lock_shared('errors.a', timeout => '1 month -31 days')$$, 'errors.a');
 SELECT count(*) FROM zk_held_locks;
@@ -46,24 +46,24 @@ SELECT zk_lock('errors.1') > 0 AS exclusive;
 SELECT * FROM zklock_regress_outcome($$SELECT zk_lock_shared('errors.2')$$, 'errors.2');
 SELECT * FROM zklock_regress_outcome($$SELECT zk_xact_lock_shared('1,2')$$, '1,2');
 SELECT * FROM zklock_regress_outcome($$SELECT zk_try_lock_shared('errors.2')$$, 'errors.2');
-SELECT * FROM zklock_regress_outcome($$SELECT zk_lock_all_shared(ARRAY['errors.2'])$$, 'errors.2');
+SELECT * FROM zklock_regress_outcome($$SELECT zk_lock_many_shared(ARRAY['errors.2'])$$, 'errors.2');
 SELECT name, mode FROM zk_held_locks;
 SELECT zk_unlock_all();
 \c -reuse-previous=on "options=''"
 
 -- an unreachable ensemble
 \c -reuse-previous=on "options='-c zklock.connect_string=127.0.0.1:1'"
-SET zklock.connect_timeout = '100ms';
+SET zklock.ensemble_timeout = '100ms';
 SELECT * FROM zklock_regress_outcome($$SELECT zk_lock('errors.a')$$, 'errors.a');
 SELECT * FROM zklock_regress_outcome($$SELECT zk_try_lock('errors.a')$$, 'errors.a');
 SELECT * FROM zklock_regress_outcome($$SELECT zk_xact_lock('5')$$, '5');
 SELECT count(*) FROM zk_held_locks;
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
 -- calls that send no request succeed
-SELECT zk_lock_all('{}'::text[]), zk_lock_token('errors.a') IS NULL AS no_token;
+SELECT zk_lock_many('{}'::text[]), zk_lock_token('errors.a') IS NULL AS no_token;
 SELECT zk_unlock_all();
 \c -reuse-previous=on "options=''"
-RESET zklock.connect_timeout;
+RESET zklock.ensemble_timeout;
 SELECT zk_lock('errors.a') > 0 AS back_again;
 SELECT zk_unlock_all();
 

@@ -6,18 +6,18 @@
 
 -- null is refused by every function
 SELECT zk_lock(NULL);
-SELECT zk_lock_all(NULL);
+SELECT zk_lock_many(NULL);
 SELECT zk_lock_shared(NULL);
 SELECT zk_xact_lock(NULL);
 SELECT zk_xact_lock_shared(NULL);
 SELECT zk_try_lock(NULL);
 SELECT zk_try_lock('names.a', NULL);
 SELECT zk_try_lock_shared(NULL);
-SELECT zk_try_xact_lock_all(NULL);
-SELECT zk_try_xact_lock_all_shared(ARRAY['names.a'], NULL);
+SELECT zk_try_xact_lock_many(NULL);
+SELECT zk_try_xact_lock_many_shared(ARRAY['names.a'], NULL);
 SELECT zk_unlock(NULL);
 SELECT zk_unlock_shared(NULL);
-SELECT zk_unlock_all(NULL);
+SELECT zk_unlock_many(NULL);
 SELECT zk_lock_token(NULL);
 
 -- 1 to 512 bytes
@@ -46,9 +46,9 @@ SELECT count(*) AS n, count(zk_lock(name)) AS locked FROM strange;
 SELECT count(DISTINCT h.name) AS distinct_names, count(DISTINCT h.token) AS distinct_tokens,
        count(s.name) AS as_given
 FROM zk_held_locks AS h LEFT JOIN strange AS s USING (name);
-SELECT name FROM zk_held_locks WHERE count <> 1;
+SELECT name FROM zk_held_locks WHERE hold_count <> 1;
 SELECT count(*) AS n, bool_and(zk_lock(name) = zk_lock_token(name)) AS found_again FROM strange;
-SELECT name FROM zk_held_locks WHERE count <> 2;
+SELECT name FROM zk_held_locks WHERE hold_count <> 2;
 SELECT bool_and(zk_unlock(name) AND zk_unlock(name)) AS released FROM strange;
 SELECT count(*) FROM zk_held_locks;
 
@@ -75,13 +75,13 @@ SELECT count(DISTINCT name) AS names, count(DISTINCT lock) AS locks, count(DISTI
 PREPARE by_name AS SELECT zk_lock($1) = zk_lock_token($2) AS same;
 SELECT parameter_types FROM pg_prepared_statements WHERE name = 'by_name';
 EXECUTE by_name('42', '42');
-PREPARE by_names AS SELECT zk_lock_all($1) IS NOT NULL AS locked;
+PREPARE by_names AS SELECT zk_lock_many($1) IS NOT NULL AS locked;
 SELECT parameter_types FROM pg_prepared_statements WHERE name = 'by_names';
 EXECUTE by_names('{42,names.b}');
 PREPARE with_timeout AS SELECT zk_try_lock($1, $2) AS locked;
 SELECT parameter_types FROM pg_prepared_statements WHERE name = 'with_timeout';
 EXECUTE with_timeout('42', '5s');
-SELECT name, count FROM zk_held_locks ORDER BY name;
+SELECT name, hold_count FROM zk_held_locks ORDER BY name;
 DEALLOCATE ALL;
 SELECT zk_unlock_all();
 SELECT zk_lock('names.v'::varchar(20)) = zk_lock('names.v'::name) AS same;
@@ -95,7 +95,7 @@ SELECT zk_lock(1.5);
 SELECT zk_lock(ARRAY['a']);
 SELECT zk_try_lock(ARRAY['a'], '5s');
 SELECT zk_unlock(ARRAY['a']);
-SELECT zk_lock_all('a'::text);
+SELECT zk_lock_many('a'::text);
 SELECT zk_lock_token(7);
 SELECT zk_fence(7);
 SELECT zk_revoke(7);
@@ -114,14 +114,14 @@ SELECT zk_lock_shared('node_names');
 SELECT zk_xact_lock_shared('node_names');
 SELECT zk_try_lock_shared('node_names');
 SELECT zk_try_xact_lock_shared('node_names', '1s');
-SELECT zk_lock_all_shared(ARRAY['node_names', 'node_names.2']);
+SELECT zk_lock_many_shared(ARRAY['node_names', 'node_names.2']);
 SELECT zk_lock('node_names') > 0 AS locked;
 SELECT zk_lock_shared('node_names');
 SELECT zk_xact_lock_shared('node_names');
 SELECT zk_try_lock_shared('node_names');
 SELECT zk_try_xact_lock_shared('node_names', '1s');
-SELECT zk_lock_all_shared(ARRAY['node_names']);
-SELECT name, mode, count FROM zk_held_locks;
+SELECT zk_lock_many_shared(ARRAY['node_names']);
+SELECT name, mode, hold_count FROM zk_held_locks;
 SELECT zk_unlock('node_names');
 SELECT count(*) FROM zk_held_locks;
 -- another session has other node names

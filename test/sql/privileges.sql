@@ -16,15 +16,15 @@ SELECT zk_lock('privileges.a') > 0, zk_lock_shared('privileges.s') > 0, zk_try_l
        zk_try_xact_lock('privileges.tx'), zk_try_xact_lock_shared('privileges.txs');
 SELECT zk_lock_token('privileges.a') > 0 AS token;
 SELECT zk_unlock('privileges.a'), zk_unlock_shared('privileges.s');
-SELECT name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
+SELECT name, mode, level, hold_count, state FROM zk_held_locks ORDER BY name;
 SELECT state, locks FROM zk_session();
 SELECT zk_unlock_all();
 
 -- settings of a user
-SET zklock.connect_timeout = '5s';
+SET zklock.ensemble_timeout = '5s';
 SET zklock.on_revoke = ignore;
 SET zklock.stale_snapshot = error;
-RESET zklock.connect_timeout;
+RESET zklock.ensemble_timeout;
 RESET zklock.on_revoke;
 RESET zklock.stale_snapshot;
 -- settings of a superuser
@@ -37,7 +37,7 @@ SET zklock.deadlock_detection = off;
 SET zklock.max_locks = 100000;
 SET zklock.acl = creator;
 SET zklock.auth_file = '/etc/passwd';
-SET zklock.log_min_messages = error;
+SET zklock.client_log_level = error;
 ALTER ROLE zklock_regress_user SET zklock.commit_check = off;
 -- an ordinary role may not see the name of the credentials file
 \set VERBOSITY sqlstate

@@ -4,7 +4,7 @@
 -- Covers properties 6, 7, 8 and 9.
 --
 \set VERBOSITY sqlstate
-CREATE TEMP VIEW held AS SELECT name, mode, scope, count FROM zk_held_locks;
+CREATE TEMP VIEW held AS SELECT name, mode, level, hold_count FROM zk_held_locks;
 
 -- ROLLBACK TO releases the locks acquired after the savepoint and keeps the others
 BEGIN;
@@ -192,7 +192,7 @@ BEGIN
 		nested := format('BEGIN PERFORM zk_xact_lock(%L); %s EXCEPTION WHEN no_data_found THEN NULL; END;',
 						 'savepoints.' || i % 7, nested);
 	END LOOP;
-	nested := format('BEGIN %s ASSERT (SELECT sum(count) FROM zk_held_locks) = 50; PERFORM 1 / 0; '
+	nested := format('BEGIN %s ASSERT (SELECT sum(hold_count) FROM zk_held_locks) = 50; PERFORM 1 / 0; '
 					 'EXCEPTION WHEN division_by_zero THEN NULL; END;', nested);
 	EXECUTE format('DO $d$ BEGIN %s %s END $d$', nested,
 				   'ASSERT (SELECT count(*) FROM zk_held_locks) = 0;');

@@ -8,7 +8,7 @@
 BEGIN;
 SELECT zk_lock('session_scope.a') > 0 AS locked;
 ROLLBACK;
-SELECT name, mode, scope, count, state FROM zk_held_locks;
+SELECT name, mode, level, hold_count, state FROM zk_held_locks;
 
 -- released in a transaction that is rolled back: released
 BEGIN;
@@ -24,12 +24,12 @@ SELECT 1 / 0;
 SELECT zk_unlock('session_scope.a');
 SELECT count(*) FROM zk_held_locks;
 ROLLBACK;
-SELECT name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
+SELECT name, mode, level, hold_count, state FROM zk_held_locks ORDER BY name;
 SELECT zk_unlock('session_scope.a'), zk_unlock_shared('session_scope.s');
 
 -- the same when the statement itself fails after acquiring the lock
 SELECT zk_lock('session_scope.a') / 0;
-SELECT name, mode, scope, count, state FROM zk_held_locks;
+SELECT name, mode, level, hold_count, state FROM zk_held_locks;
 SELECT zk_unlock('session_scope.a');
 
 -- session-level locks are independent of savepoints
@@ -58,7 +58,7 @@ BEGIN
 		NULL;
 	END;
 END $$;
-SELECT name, mode, scope, count, state FROM zk_held_locks;
+SELECT name, mode, level, hold_count, state FROM zk_held_locks;
 
 -- the lock ends with the connection
 \c
@@ -80,7 +80,7 @@ DISCARD SEQUENCES;
 DISCARD TEMP;
 RESET ALL;
 DEALLOCATE ALL;
-SELECT name, mode, count FROM zk_held_locks ORDER BY name, mode;
+SELECT name, mode, hold_count FROM zk_held_locks ORDER BY name, mode;
 DISCARD ALL;
 SELECT count(*) FROM zk_held_locks;
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
@@ -113,34 +113,34 @@ SET zklock.session_locks = off;
 
 SELECT zk_lock('session_locks.a');
 SELECT zk_lock_shared('session_locks.a');
-SELECT zk_lock_all(ARRAY['session_locks.a']);
-SELECT zk_lock_all_shared(ARRAY['session_locks.a']);
+SELECT zk_lock_many(ARRAY['session_locks.a']);
+SELECT zk_lock_many_shared(ARRAY['session_locks.a']);
 SELECT zk_try_lock('session_locks.a');
 SELECT zk_try_lock_shared('session_locks.a', '1s');
-SELECT zk_try_lock_all(ARRAY['session_locks.a']);
-SELECT zk_try_lock_all_shared(ARRAY['session_locks.a']);
+SELECT zk_try_lock_many(ARRAY['session_locks.a']);
+SELECT zk_try_lock_many_shared(ARRAY['session_locks.a']);
 SELECT zk_unlock('session_locks.before');
 SELECT zk_unlock_shared('session_locks.before');
-SELECT zk_unlock_all(ARRAY['session_locks.before']);
-SELECT zk_unlock_all_shared(ARRAY['session_locks.before']);
-SELECT zk_acquire('session_locks.a', 2);
-SELECT zk_try_acquire('session_locks.a', 2);
-SELECT zk_release('session_locks.a');
+SELECT zk_unlock_many(ARRAY['session_locks.before']);
+SELECT zk_unlock_many_shared(ARRAY['session_locks.before']);
+SELECT zk_acquire_permit('session_locks.a', 2);
+SELECT zk_try_acquire_permit('session_locks.a', 2);
+SELECT zk_release_permit('session_locks.a');
 CALL zk_lock_wait('session_locks.a');
 SELECT zklock_advisory.pg_advisory_lock(1);
 SELECT zklock_advisory.pg_try_advisory_lock_shared(1, 2);
 SELECT zklock_advisory.pg_advisory_unlock(1);
 \set VERBOSITY default
 SELECT zk_lock('session_locks.a');
-SELECT name, count FROM zk_held_locks;
+SELECT name, hold_count FROM zk_held_locks;
 
 -- transaction level
 BEGIN;
 SELECT zk_xact_lock('session_locks.a') > 0 AS lock, zk_try_xact_lock_shared('session_locks.s') AS try,
-       zk_xact_lock_all(ARRAY['session_locks.b', 'session_locks.c']) IS NOT NULL AS names,
-       zk_xact_acquire('session_locks.p', 2) > 0 AS permit, zk_lock_token('session_locks.a') > 0 AS token;
+       zk_xact_lock_many(ARRAY['session_locks.b', 'session_locks.c']) IS NOT NULL AS names,
+       zk_xact_acquire_permit('session_locks.p', 2) AS permit, zk_lock_token('session_locks.a') > 0 AS token;
 SELECT zklock_advisory.pg_try_advisory_xact_lock(1);
-SELECT count(*) FROM zk_held_locks WHERE scope = 'transaction';
+SELECT count(*) FROM zk_held_locks WHERE level = 'transaction';
 COMMIT;
 
 -- a pooler's zk_unlock_all() releases what the session had before

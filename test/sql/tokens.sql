@@ -34,7 +34,7 @@ SELECT zk_unlock_all();
 -- across levels and functions
 SELECT zk_xact_lock('tokens.a') AS fourth \gset
 SELECT :third < :fourth AS grows;
-SELECT (zk_lock_all(ARRAY['tokens.b', 'tokens.a']))[2] AS fifth \gset
+SELECT (zk_lock_many(ARRAY['tokens.b', 'tokens.a']))[2] AS fifth \gset
 SELECT :fourth < :fifth AS grows;
 SELECT zk_unlock_all();
 SELECT zk_try_lock('tokens.a') AS locked;

@@ -7,13 +7,13 @@ SELECT zk_lock('read_only.s') > 0, zk_lock_shared('read_only.ss') > 0,
        zk_xact_lock('read_only.x') > 0, zk_xact_lock_shared('read_only.xs') > 0;
 SELECT zk_try_lock('read_only.s', timeout => '1s'), zk_try_lock_shared('read_only.ss'),
        zk_try_xact_lock('read_only.x', timeout => '1s'), zk_try_xact_lock_shared('read_only.xs');
-SELECT name, scope, mode, count FROM zk_held_locks ORDER BY name;
+SELECT name, level, mode, hold_count FROM zk_held_locks ORDER BY name;
 SELECT zk_unlock('read_only.s'), zk_unlock_shared('read_only.ss');
 SAVEPOINT one;
 SELECT zk_xact_lock('read_only.y') > 0 AS locked;
 ROLLBACK TO one;
 COMMIT;
-SELECT name, scope, mode, count FROM zk_held_locks ORDER BY name;
+SELECT name, level, mode, hold_count FROM zk_held_locks ORDER BY name;
 SELECT zk_unlock_all();
 BEGIN TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE;
 SELECT zk_xact_lock('read_only.x') > 0 AS locked;
@@ -26,10 +26,10 @@ COMMIT;
 SELECT zk_unlock_all();
 -- a permit writes nothing, either
 BEGIN TRANSACTION READ ONLY;
-SELECT zk_xact_acquire('read_only.p', 2) > 0 AS acquired, zk_try_acquire('read_only.p', 2) AS session;
+SELECT zk_xact_acquire_permit('read_only.p', 2) AS acquired, zk_try_acquire_permit('read_only.p', 2) AS session;
 SELECT pg_current_xact_id_if_assigned() IS NULL AS no_xid;
 COMMIT;
-SELECT zk_release('read_only.p');
+SELECT zk_release_permit('read_only.p');
 -- no wait: no warning about a stale snapshot
 BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ;
 SELECT 1 AS snapshot;
@@ -81,7 +81,7 @@ SELECT zk_lock('prepare.a') > 0 AS locked;
 BEGIN;
 SELECT zk_xact_lock('prepare.a') > 0 AS locked;
 PREPARE TRANSACTION 'zklock_regress';
-SELECT name, scope, count, state FROM zk_held_locks;
+SELECT name, level, hold_count, state FROM zk_held_locks;
 
 -- session level only: allowed, acquired before or in the transaction, and the lock stays
 BEGIN;
@@ -89,14 +89,14 @@ INSERT INTO zklock_regress_prepared VALUES (3);
 SELECT zk_lock('prepare.b') > 0 AS locked;
 PREPARE TRANSACTION 'zklock_regress';
 SELECT count(*) FROM pg_prepared_xacts WHERE gid = 'zklock_regress';
-SELECT name, scope, count, state FROM zk_held_locks ORDER BY name;
+SELECT name, level, hold_count, state FROM zk_held_locks ORDER BY name;
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
 SELECT zk_unlock('prepare.a'), zk_unlock('prepare.b');
 -- the lock can be released while the transaction is still prepared
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND (pid = pg_backend_pid() OR pid IS NULL);
 SELECT zk_lock('prepare.b') > 0 AS locked;
 ROLLBACK PREPARED 'zklock_regress';
-SELECT name, scope, count, state FROM zk_held_locks;
+SELECT name, level, hold_count, state FROM zk_held_locks;
 SELECT zk_unlock_all();
 SELECT * FROM zklock_regress_prepared;
 DROP TABLE zklock_regress_prepared;
@@ -110,7 +110,7 @@ DROP TABLE zklock_regress_prepared;
 --
 \set VERBOSITY terse
 CREATE FUNCTION pg_temp.held() RETURNS text LANGUAGE sql AS
-	$$ SELECT coalesce(string_agg(name || ' ' || scope, ', ' ORDER BY name), 'nothing') FROM zk_held_locks $$;
+	$$ SELECT coalesce(string_agg(name || ' ' || level, ', ' ORDER BY name), 'nothing') FROM zk_held_locks $$;
 
 DO $$
 BEGIN
@@ -131,7 +131,7 @@ CREATE PROCEDURE zklock_regress_loop(rounds int) LANGUAGE plpgsql AS $$
 BEGIN
 	FOR i IN 1..rounds LOOP
 		PERFORM zk_xact_lock('procedures.loop');
-		ASSERT (SELECT count FROM zk_held_locks) = 1;
+		ASSERT (SELECT hold_count FROM zk_held_locks) = 1;
 		IF i % 2 = 0 THEN COMMIT; ELSE ROLLBACK; END IF;
 		ASSERT (SELECT count(*) FROM zk_held_locks) = 0;
 	END LOOP;

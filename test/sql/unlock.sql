@@ -7,9 +7,9 @@
 
 -- never held
 SELECT zk_unlock('unlock.a');
-SELECT zk_unlock_all(ARRAY['unlock.a']);
+SELECT zk_unlock_many(ARRAY['unlock.a']);
 SELECT zk_unlock_shared('unlock.a');
-SELECT zk_unlock_all_shared(ARRAY['unlock.a']);
+SELECT zk_unlock_many_shared(ARRAY['unlock.a']);
 
 -- released already
 SELECT zk_lock('unlock.a') > 0 AS locked;
@@ -19,11 +19,11 @@ SELECT zk_unlock('unlock.a');
 -- held in the other mode: the lock stays
 SELECT zk_lock_shared('unlock.a') > 0 AS locked;
 SELECT zk_unlock('unlock.a');
-SELECT name, mode, count FROM zk_held_locks;
+SELECT name, mode, hold_count FROM zk_held_locks;
 SELECT zk_unlock_shared('unlock.a');
 SELECT zk_lock('unlock.a') > 0 AS locked;
 SELECT zk_unlock_shared('unlock.a');
-SELECT name, mode, count FROM zk_held_locks;
+SELECT name, mode, hold_count FROM zk_held_locks;
 SELECT zk_unlock('unlock.a');
 
 -- another name: another lock
@@ -34,7 +34,7 @@ SELECT zk_unlock('5');
 
 -- several names: a result for each
 SELECT zk_lock('unlock.a') > 0 AS locked;
-SELECT zk_unlock_all(ARRAY['unlock.b', 'unlock.a']);
+SELECT zk_unlock_many(ARRAY['unlock.b', 'unlock.a']);
 SELECT zk_unlock('unlock.a');
 
 
@@ -51,7 +51,7 @@ SELECT zk_unlock('unlock.a');
 SELECT zk_lock('7') > 0 AS locked, zk_lock('7,8') > 0 AS locked2;
 SELECT pg_advisory_lock(7), pg_advisory_lock(7, 8);
 SELECT pg_advisory_unlock(7), pg_advisory_unlock(7, 8);
-SELECT name, count FROM zk_held_locks ORDER BY name;
+SELECT name, hold_count FROM zk_held_locks ORDER BY name;
 SELECT pg_advisory_lock(9);
 SELECT zk_unlock_all();
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid();
@@ -60,9 +60,9 @@ SELECT pg_advisory_unlock(9);
 -- pg_advisory_unlock_all() removes the local lock; the lock is still held, without a message
 SELECT zk_lock('unlock.a') > 0 AS locked, zk_lock_shared('unlock.s') > 0 AS shared;
 SELECT pg_advisory_unlock_all();
-SELECT name, mode, count, state FROM zk_held_locks ORDER BY name;
+SELECT name, mode, hold_count, state FROM zk_held_locks ORDER BY name;
 SELECT zk_lock('unlock.a') > 0 AS again, zk_lock_shared('unlock.a') > 0 AS other, zk_lock('unlock.s') > 0 AS upgrade;
-SELECT name, mode, count, state FROM zk_held_locks ORDER BY name, mode;
+SELECT name, mode, hold_count, state FROM zk_held_locks ORDER BY name, mode;
 SELECT zk_unlock('unlock.a'), zk_unlock('unlock.a'), zk_unlock_shared('unlock.a'),
        zk_unlock('unlock.s'), zk_unlock_shared('unlock.s');
 SELECT count(*) FROM zk_held_locks;

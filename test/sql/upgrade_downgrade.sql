@@ -3,7 +3,7 @@
 -- Covers property 14.
 --
 \set VERBOSITY sqlstate
-CREATE TEMP VIEW held AS SELECT name, mode, scope, count FROM zk_held_locks;
+CREATE TEMP VIEW held AS SELECT name, mode, level, hold_count FROM zk_held_locks;
 
 -- an upgrade, and a downgrade
 SELECT zk_lock_shared('upgrade.a') AS token \gset

@@ -7,7 +7,7 @@
 \c
 SELECT * FROM zk_session();
 SELECT * FROM zk_held_locks;
-SELECT zk_lock_token('views.a') IS NULL AS no_token, zk_lock_all('{}'::text[]) = '{}' AS nothing;
+SELECT zk_lock_token('views.a') IS NULL AS no_token, zk_lock_many('{}'::text[]) = '{}' AS nothing;
 SELECT zk_unlock_all();
 SELECT state FROM zk_session();
 
@@ -27,9 +27,9 @@ SELECT zk_lock('views.b') > 0 AS upgraded;
 -- one row for each mode and scope
 BEGIN;
 SELECT zk_xact_lock('views.b') > 0, zk_xact_lock_shared('views.b') > 0, zk_lock('views.a') > 0, zk_xact_lock('1,2') > 0;
-SELECT kind, name, mode, scope, count, token = zk_lock_token(name) AS token,
+SELECT kind, name, mode, level, hold_count, token = zk_lock_token(name) AS token,
        acquired_at BETWEEN now() - interval '1 minute' AND clock_timestamp() AS acquired_at, state
-FROM zk_held_locks ORDER BY name, mode, scope;
+FROM zk_held_locks ORDER BY name, mode, level;
 -- re-entry does not change acquired_at
 SELECT max(acquired_at) AS acquired_at FROM zk_held_locks WHERE name = 'views.a' \gset
 SELECT zk_lock('views.a') > 0 AS again;
@@ -50,7 +50,7 @@ SELECT l.kind, l.name, l.mode, l.granted, l.kept, l.queue_position, l.token = h.
        l.pid = pg_backend_pid() AS pid, l.datname = current_database() AS datname, l.usename = session_user AS usename,
        l.application_name = current_setting('application_name') AS application_name, l.client,
        l.session_id = (SELECT session_id FROM zk_session()) AS session_id,
-       l.since BETWEEN now() - interval '1 minute' AND now() + interval '1 minute' AS since,
+       l.requested_at BETWEEN now() - interval '1 minute' AND now() + interval '1 minute' AS requested_at,
        l.znode ~ '^/zklock/locks/[^/]+/_c_' AS znode
 FROM zk_locks AS l LEFT JOIN zk_held_locks AS h USING (name, mode)
 WHERE l.pid = pg_backend_pid() ORDER BY l.name COLLATE "C";
@@ -58,16 +58,16 @@ WHERE l.pid = pg_backend_pid() ORDER BY l.name COLLATE "C";
 SELECT name, mode, granted FROM zk_locks_of('views.a');
 SELECT name, mode, granted, znode LIKE '/zklock/locks/1\%2C2/%' AS znode FROM zk_locks_of('1,2');
 SELECT count(*) AS of_another FROM zk_locks_of('#1,2');
-SELECT zk_acquire('views.a', 2) > 0 AS acquired;
+SELECT zk_acquire_permit('views.a', 2);
 SELECT kind, name, mode, granted FROM zk_locks_of('views.a') ORDER BY kind;
 SELECT count(*) AS differences FROM (
 	(SELECT * FROM zk_locks WHERE name = 'views.a' EXCEPT SELECT * FROM zk_locks_of('views.a'))
 	UNION ALL (SELECT * FROM zk_locks_of('views.a') EXCEPT SELECT * FROM zk_locks WHERE name = 'views.a')) AS d;
-SELECT zk_release('views.a');
+SELECT zk_release_permit('views.a');
 -- a semaphore whose name is encoded in its znode
-SELECT zk_acquire('views-__lock__', 1) > 0 AS acquired;
+SELECT zk_acquire_permit('views-__lock__', 1);
 SELECT kind, name, granted FROM zk_locks_of('views-__lock__');
-SELECT zk_release('views-__lock__');
+SELECT zk_release_permit('views-__lock__');
 SELECT count(*) AS of_none FROM zk_locks_of('views.none');
 SELECT * FROM zk_locks_of(NULL::text);
 SELECT * FROM zk_locks_of('');
@@ -82,7 +82,7 @@ SELECT zk_unlock_all();
 
 -- an unreachable ensemble
 \c -reuse-previous=on "options='-c zklock.connect_string=127.0.0.1:1'"
-SET zklock.connect_timeout = '100ms';
+SET zklock.ensemble_timeout = '100ms';
 \set VERBOSITY sqlstate
 SELECT zk_lock('views.a');
 \set VERBOSITY default

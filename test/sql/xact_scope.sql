@@ -27,7 +27,7 @@ BEGIN;
 SELECT zk_xact_lock('xact_scope.a') > 0 AS locked, zk_lock('xact_scope.s') > 0 AS session;
 INSERT INTO late VALUES (1), (1);
 COMMIT;
-SELECT name, scope FROM zk_held_locks;
+SELECT name, level FROM zk_held_locks;
 SELECT zk_unlock_all();
 
 -- a deferred trigger still holds the lock, and can acquire others
@@ -53,10 +53,10 @@ BEGIN;
 SELECT zk_xact_lock('xact_scope.a') > 0, zk_xact_lock_shared('xact_scope.s') > 0;
 SELECT zk_unlock('xact_scope.a');
 SELECT zk_unlock_shared('xact_scope.s');
-SELECT zk_unlock_all(ARRAY['xact_scope.a']);
+SELECT zk_unlock_many(ARRAY['xact_scope.a']);
 SELECT zk_unlock_all();
 SELECT pg_advisory_unlock_all();
-SELECT name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
+SELECT name, mode, level, hold_count, state FROM zk_held_locks ORDER BY name;
 COMMIT;
 SELECT count(*) FROM zk_held_locks;
 
@@ -65,7 +65,7 @@ BEGIN;
 SELECT zk_xact_lock('xact_scope.a') > 0 AS transaction, zk_lock('xact_scope.a') > 0 AS session,
        zk_lock('xact_scope.s') > 0 AS session2;
 SELECT zk_unlock_all();
-SELECT name, mode, scope, count, state FROM zk_held_locks ORDER BY name;
+SELECT name, mode, level, hold_count, state FROM zk_held_locks ORDER BY name;
 ROLLBACK;
 SELECT count(*) FROM zk_held_locks;
 

@@ -105,7 +105,7 @@ is(call($on_c, 'zk_try_lock', "ARRAY['m1', 'm2', 'm3']"), 'f',
 	'an attempt at an array with a held name is refused');
 is(call($on_b, 'zk_try_lock', "ARRAY['m1', 'm3'], interval '1 min'"), 't',
 	'the free names of a refused array stay free');
-$on_c->query_async("SELECT zk_lock_all(ARRAY['m1', 'm2', 'm3'])");
+$on_c->query_async("SELECT zk_lock_many(ARRAY['m1', 'm2', 'm3'])");
 wait_blocked($on_c);
 call($on_b, 'zk_unlock', "ARRAY['m1', 'm3']");
 ok(!$on_c->finished, 'an array waits until all of its names are free');
@@ -234,7 +234,7 @@ is(call($on_b, 'zk_try_lock', "'up'"), 'f', 'a non-blocking attempt to upgrade b
 call($on_b, 'zk_lock', "'up'");
 is($on_b->sqlstate, '40P01',
 	'the second of two upgraders gets the deadlock error');
-is($on_b->query("SELECT mode, scope, count, state FROM zk_held_locks"),
+is($on_b->query("SELECT mode, level, hold_count, state FROM zk_held_locks"),
 	'shared|session|1|held', 'the second upgrader keeps its shared lock');
 wait_zk_children($zkc, path('up'), 3);
 ok(!$on_a->finished, 'the first upgrader goes on waiting');
@@ -349,7 +349,7 @@ BEGIN
 			PERFORM critical('exclusive', zk_xact_lock('crowd'));
 		WHEN 2 THEN
 			PERFORM critical('exclusive',
-				(zk_xact_lock_all(ARRAY['crowd', 'd']))[1]);
+				(zk_xact_lock_many(ARRAY['crowd', 'd']))[1]);
 		WHEN 3 THEN
 			PERFORM critical('shared', zk_xact_lock_shared('crowd'));
 		END CASE;
@@ -405,8 +405,8 @@ CREATE PROCEDURE take_both(first text, second text, rounds integer)
 LANGUAGE plpgsql AS $$
 BEGIN
 	FOR i IN 1..rounds LOOP
-		PERFORM zk_lock_all(ARRAY[first, second]);
-		PERFORM zk_unlock_all(ARRAY[second, first]);
+		PERFORM zk_lock_many(ARRAY[first, second]);
+		PERFORM zk_unlock_many(ARRAY[second, first]);
 	END LOOP;
 END $$;
 SQL

@@ -61,34 +61,34 @@ sub release_then_attempt
 my @locks = (
 	[ 'zk_unlock', ["SELECT zk_lock('x')"], "SELECT zk_unlock('x')" ],
 	[ 'zk_unlock_shared', ["SELECT zk_lock_shared('x')"], "SELECT zk_unlock_shared('x')" ],
-	[ 'zk_unlock_all', ["SELECT zk_lock_all(ARRAY['x', 'y'])"], 'SELECT zk_unlock_all()' ],
+	[ 'zk_unlock_all', ["SELECT zk_lock_many(ARRAY['x', 'y'])"], 'SELECT zk_unlock_all()' ],
 	[ 'COMMIT', [ 'BEGIN', "SELECT zk_xact_lock('x')" ], 'COMMIT' ],
 	[ 'ROLLBACK', [ 'BEGIN', "SELECT zk_xact_lock('x')" ], 'ROLLBACK' ],
 	[ 'ROLLBACK TO', [ 'BEGIN', 'SAVEPOINT a', "SELECT zk_xact_lock('x')" ], 'ROLLBACK TO a' ],
 	[ 'DISCARD ALL', [ 'ROLLBACK', "SELECT zk_lock('x')" ], 'DISCARD ALL' ]);
 release_then_attempt(@{$_}, "SELECT zk_try_lock('x')") for @locks;
 release_then_attempt('an attempt at several names, shared', @{ $locks[0] }[ 1, 2 ],
-	"SELECT zk_try_lock_all_shared(ARRAY['w', 'x'])");
+	"SELECT zk_try_lock_many_shared(ARRAY['w', 'x'])");
 
 my $old = '01000000-abcd-0001-0000-000000000007';
-my $acquire = "SELECT zk_acquire('s', 1)";
+my $acquire = "SELECT zk_acquire_permit('s', 1)";
 my @permits = (
-	[ 'zk_release', [$acquire], "SELECT zk_release('s')" ],
+	[ 'zk_release_permit', [$acquire], "SELECT zk_release_permit('s')" ],
 	[ 'zk_unlock_all', [$acquire], 'SELECT zk_unlock_all()' ],
-	[ 'COMMIT', [ 'BEGIN', "SELECT zk_xact_acquire('s', 1)" ], 'COMMIT' ],
-	[ 'ROLLBACK', [ 'BEGIN', "SELECT zk_xact_acquire('s', 1)" ], 'ROLLBACK' ],
-	[ 'ROLLBACK TO', [ 'BEGIN', 'SAVEPOINT a', "SELECT zk_xact_acquire('s', 1)" ], 'ROLLBACK TO a' ],
+	[ 'COMMIT', [ 'BEGIN', "SELECT zk_xact_acquire_permit('s', 1)" ], 'COMMIT' ],
+	[ 'ROLLBACK', [ 'BEGIN', "SELECT zk_xact_acquire_permit('s', 1)" ], 'ROLLBACK' ],
+	[ 'ROLLBACK TO', [ 'BEGIN', 'SAVEPOINT a', "SELECT zk_xact_acquire_permit('s', 1)" ], 'ROLLBACK TO a' ],
 	[ 'DISCARD ALL', [ 'ROLLBACK', $acquire ], 'DISCARD ALL' ]);
-release_then_attempt("permits: $_->[0]", @{$_}[ 1, 2 ], "SELECT zk_try_acquire('s', 1)") for @permits;
+release_then_attempt("permits: $_->[0]", @{$_}[ 1, 2 ], "SELECT zk_try_acquire_permit('s', 1)") for @permits;
 
 # A session with two permits releases one of them, the older or the younger.
 for my $oldest_first (0, 1)
 {
-	my @acquired = ("SELECT zk_acquire('m', 3)", 'BEGIN', "SELECT zk_xact_acquire('m', 3)");
-	my @refused = ("SELECT zk_try_acquire('m', 3)", 'f');
-	$remote->query_ok("SELECT zk_acquire('m', 3)");
+	my @acquired = ("SELECT zk_acquire_permit('m', 3)", 'BEGIN', "SELECT zk_xact_acquire_permit('m', 3)");
+	my @refused = ("SELECT zk_try_acquire_permit('m', 3)", 'f');
+	$remote->query_ok("SELECT zk_acquire_permit('m', 3)");
 	release_then_attempt("one of two permits, the " . ($oldest_first ? 'older' : 'younger') . ' one',
-		\@acquired, $oldest_first ? "SELECT zk_release('m')" : 'COMMIT', $refused[0]);
+		\@acquired, $oldest_first ? "SELECT zk_release_permit('m')" : 'COMMIT', $refused[0]);
 	$releaser->query_ok('ROLLBACK') if $oldest_first;
 	$releaser->query_ok($_) for @acquired, 'COMMIT', $acquired[0];
 	works($_, @refused, 'an attempt is refused when all permits are held') for $contender, $releaser, $remote;
@@ -99,7 +99,7 @@ for my $oldest_first (0, 1)
 $_->query_ok('SET zklock.deadlock_detection = off') for $releaser, $contender;
 release_then_attempt('without deadlock detection', @{ $locks[0] }[ 1, 2 ], "SELECT zk_try_lock('x')");
 release_then_attempt('permits: without deadlock detection', @{ $permits[0] }[ 1, 2 ],
-	"SELECT zk_try_acquire('s', 1)");
+	"SELECT zk_try_acquire_permit('s', 1)");
 nothing_left($zkc, 'nothing is left');
 
 # A holder on another server.
@@ -122,9 +122,9 @@ for my $name ("_c_$old-__WRIT__", "_c_$old-lock-", "${\($old =~ s/-//gr)}__lock_
 }
 
 # pg_advisory_unlock_all() removes the local lock of a holder. The session still holds the
-# lock. An attempt waits for a pending delete, and is refused after zklock.connect_timeout.
-$contender->query_ok("SET zklock.connect_timeout = '200ms'");
-for my $case ([ "SELECT zk_lock('x')", "SELECT zk_try_lock('x')" ], [ $acquire, "SELECT zk_try_acquire('s', 1)" ])
+# lock. An attempt waits for a pending delete, and is refused after zklock.ensemble_timeout.
+$contender->query_ok("SET zklock.ensemble_timeout = '200ms'");
+for my $case ([ "SELECT zk_lock('x')", "SELECT zk_try_lock('x')" ], [ $acquire, "SELECT zk_try_acquire_permit('s', 1)" ])
 {
 	my ($hold, $attempt) = @{$case};
 	$releaser->query_ok($hold);
@@ -140,7 +140,7 @@ for my $case ([ "SELECT zk_lock('x')", "SELECT zk_try_lock('x')" ], [ $acquire, 
 # The releasing session ends. Its backend waits some time for the delete, and is stopped meanwhile.
 {
 	my $leaver;
-	$contender->query_ok("SET zklock.connect_timeout = '30s'");
+	$contender->query_ok("SET zklock.ensemble_timeout = '30s'");
 	do
 	{
 		$proxy->disarm->release;
@@ -148,23 +148,23 @@ for my $case ([ "SELECT zk_lock('x')", "SELECT zk_try_lock('x')" ], [ $acquire, 
 		$leaver->query_ok($acquire);
 		my $hits = $proxy->hits;
 		$proxy->arm(fault => 'hold_request', op => 'delete', path => 'leases/');
-		$leaver->query_ok("SELECT zk_release('s')");
+		$leaver->query_ok("SELECT zk_release_permit('s')");
 		wait_until('the delete', sub { $proxy->hits > $hits });
 		$leaver->quit;
 		$leaver->pause;
 	} until kill 0, $leaver->pid;
 	$proxy->clear_record;
-	$contender->query_async("SELECT zk_try_acquire('s', 1)");
+	$contender->query_async("SELECT zk_try_acquire_permit('s', 1)");
 	wait_until('the attempt to end or wait', sub { $contender->finished || waits_for_delete() });
 	$proxy->disarm->release;
 	is($contender->wait_result, 't', 'permits: an attempt waits for the delete of a session that ends');
 	$leaver->resume;
-	$contender->query_ok("SELECT zk_unlock_all(); SET zklock.connect_timeout = '200ms'");
+	$contender->query_ok("SELECT zk_unlock_all(); SET zklock.ensemble_timeout = '200ms'");
 }
 
 # The connection of the releasing session is down.
 release_while_cut($_) for [ "SELECT zk_lock('x')", "SELECT zk_try_lock('x')" ],
-  [ $acquire, "SELECT zk_try_acquire('s', 1)" ];
+  [ $acquire, "SELECT zk_try_acquire_permit('s', 1)" ];
 
 sub release_while_cut
 {
@@ -172,12 +172,12 @@ sub release_while_cut
 	$releaser->query_ok($hold);
 	$proxy->arm(fault => 'hold_request', op => 'delete', path => '(x|leases)/');
 	$releaser->query_ok('SELECT zk_unlock_all()');
-	works($contender, $attempt, 'f', 'an attempt is refused after zklock.connect_timeout without the delete');
+	works($contender, $attempt, 'f', 'an attempt is refused after zklock.ensemble_timeout without the delete');
 	$proxy->disarm->release;
-	$contender->query_ok("SET zklock.connect_timeout = '30s'");
+	$contender->query_ok("SET zklock.ensemble_timeout = '30s'");
 	works($contender, $attempt, 't', '... and succeeds when the delete arrives');
 	$contender->query_ok('SELECT zk_unlock_all()');
-	$contender->query_ok("SET zklock.connect_timeout = '200ms'");
+	$contender->query_ok("SET zklock.ensemble_timeout = '200ms'");
 	return;
 }
 nothing_left($zkc, 'nothing is left in the end');

@@ -121,9 +121,9 @@ for my $round (1 .. 5)
 	local $ENV{PGOPTIONS} = '-c zklock.session_timeout=290s';
 	my $id = $here->safe_psql('postgres', <<"SQL");
 CREATE TEMP TABLE n AS SELECT array_agg('many' || i) AS names FROM generate_series(1, 200) i;
-SELECT count(zk_lock_all(names)) FROM n \\gset
+SELECT count(zk_lock_many(names)) FROM n \\gset
 SELECT session_id FROM zk_session();
-SELECT count(zk_unlock_all(names)) FROM n \\gset
+SELECT count(zk_unlock_many(names)) FROM n \\gset
 SQL
 	ok( wait_until(
 			"the end of session $id",

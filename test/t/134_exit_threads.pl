@@ -45,7 +45,7 @@ for my $state (sort keys %states)
 		my $pid = $s->pid;
 		$s->query_ok("SELECT zk_lock('x' || pg_backend_pid())") unless $connecting;
 		$begin->();
-		$s->query("SET zklock.connect_timeout = '300ms'; SELECT zk_lock('y' || pg_backend_pid())")
+		$s->query("SET zklock.ensemble_timeout = '300ms'; SELECT zk_lock('y' || pg_backend_pid())")
 		  if $connecting || $state =~ /outage|reconnecting/;
 		$ends{$how}->($s);
 		my $ended = eval { wait_until('the end', sub { !kill 0, $pid }, timeout => LIMIT); 1 };

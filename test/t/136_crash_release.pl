@@ -52,7 +52,7 @@ sub worker { return grep { read_file("/proc/$_/cmdline") =~ /zklock crash releas
 sub holder
 {
 	my $s = session($here);
-	$s->query_ok("SELECT zk_lock('x'), zk_lock_shared('y'), zk_acquire('z', 1)");
+	$s->query_ok("SELECT zk_lock('x'), zk_lock_shared('y'), zk_acquire_permit('z', 1)");
 	return $s;
 }
 

@@ -155,7 +155,7 @@ sub count_resumed { return scalar(() = read_file($zk->log_file) =~ /attempting t
 	cmp_ok(count_resumed() - $resumed, '<=', 12, 'a session that the ensemble does not close is left alone soon');
 	is($t->query("SELECT zk_try_lock('d')"), 'f', '... and its locks are free when it expires');
 	my $after = session($here);
-	$after->query_ok("SET statement_timeout = '60s'; SET zklock.connect_timeout = '2min'; SELECT zk_lock('other')");
+	$after->query_ok("SET statement_timeout = '60s'; SET zklock.ensemble_timeout = '2min'; SELECT zk_lock('other')");
 	is($after->query("SELECT zk_try_lock('d')"), 'f', '... a non-blocking attempt of the same server does not wait for it');
 	$after->quit;
 	$s->drop;

@@ -56,7 +56,7 @@ my %waits = (
 	'exclusive' => "SELECT zk_lock('x')",
 	'shared' => "SELECT zk_lock_shared('x')",
 	'for a transaction' => "SELECT zk_xact_lock('x')",
-	'for several names' => "SELECT zk_lock_all(ARRAY['a', 'x', 'z'])",
+	'for several names' => "SELECT zk_lock_many(ARRAY['a', 'x', 'z'])",
 	'with a timeout' => "SELECT zk_try_lock('x', interval '1 hour')");
 
 # Timeouts. The statement after each of them takes longer than the timeout. On a slow
@@ -95,12 +95,12 @@ for my $wait (sort keys %waits)
 
 # A wait for a session of the same server, for a permit, and for a connection.
 my $local_holder = session($here);
-$local_holder->query_ok("SELECT zk_lock('near'), zk_acquire('permit', 1)");
+$local_holder->query_ok("SELECT zk_lock('near'), zk_acquire_permit('permit', 1)");
 $s->query_ok("SET lock_timeout = '100ms'");
-$s->query("SELECT zk_lock_all(ARRAY['a', 'near', 'z'])");
+$s->query("SELECT zk_lock_many(ARRAY['a', 'near', 'z'])");
 is($s->sqlstate, '55P03', 'a wait on the same server: lock_timeout ends it');
 names_the_lock('a wait on the same server', 'lock "near"');
-$s->query("SELECT zk_acquire('permit', 1)");
+$s->query("SELECT zk_acquire_permit('permit', 1)");
 is($s->sqlstate, '55P03', 'a wait for a permit: lock_timeout ends it');
 names_the_lock('a wait for a permit', 'acquire a permit of semaphore "permit"');
 $local_holder->quit;
@@ -112,7 +112,7 @@ $local_holder->quit;
 	$one->query_ok("SELECT zk_lock('a')");
 	$two->query_ok("SELECT zk_lock('b')");
 	$_->query_ok("SET lock_timeout = '3s'") for $s, $later;
-	$s->query_async("SELECT zk_lock_all('{a,b}')");
+	$s->query_async("SELECT zk_lock_many('{a,b}')");
 	wait_blocked_locally($s);
 	$one->query_ok('SELECT pg_sleep(1)');
 	$later->query_async("SELECT zk_lock('b')");
@@ -126,14 +126,14 @@ $local_holder->quit;
 	names_the_lock('a wait for the second name', 'lock "b"');
 	$_->quit for $one, $two, $later;
 }
-$s->reconnect('zklock.connect_string' => '127.0.0.1:' . free_port(), 'zklock.connect_timeout' => '300ms');
+$s->reconnect('zklock.connect_string' => '127.0.0.1:' . free_port(), 'zklock.ensemble_timeout' => '300ms');
 $s->query("SELECT zk_lock('x')");
-is($s->sqlstate, '08001', 'a wait for a connection is not one for a lock: connect_timeout ends it');
+is($s->sqlstate, '08001', 'a wait for a connection is not one for a lock: ensemble_timeout ends it');
 $s->reconnect('zklock.connect_string' => '');
 $s->query("SELECT zk_lock('x')");
 is($s->sqlstate, 'F0000', 'no ensemble: the call fails');
 names_the_lock('no ensemble');
-$s->reconnect('zklock.connect_string' => undef, 'zklock.connect_timeout' => undef);
+$s->reconnect('zklock.connect_string' => undef, 'zklock.ensemble_timeout' => undef);
 all_is_clean('errors that name the lock');
 
 $s->query_ok("SET lock_timeout = '10min'");
@@ -217,7 +217,7 @@ is($s->query("SELECT zk_try_lock('x', interval '1 s')"),
 	'f', 'a timed attempt returns false after its timeout');
 all_is_clean('timed attempt');
 is( $s->query(
-		"SELECT zk_try_lock_all(ARRAY['a', 'x', 'z'], interval '1 s')"),
+		"SELECT zk_try_lock_many(ARRAY['a', 'x', 'z'], interval '1 s')"),
 	'f', 'a timed attempt for several names returns false after its timeout');
 is(wait_zk_empty($zkc, "/zklock/locks/$_"), 0, "a timed attempt for several names leaves no node of $_")
   for qw(a z);

@@ -195,7 +195,7 @@ $waiter->query_async("SELECT zk_lock('x')");
 wait_blocked($waiter);
 $reader->query_ok("SELECT zk_lock('a')");
 $holder->query_ok("SET lock_timeout = '10min'");
-$holder->query_async("SELECT cardinality(zk_lock_all('{a,x}'))");
+$holder->query_async("SELECT cardinality(zk_lock_many('{a,x}'))");
 wait_blocked_locally($holder);
 $reader->query_ok("SELECT zk_unlock('a')");
 is($holder->wait_result, '2', 'an array with a lock that is held without its local lock') or diag($holder->error);

@@ -103,8 +103,8 @@ $s->query_ok('SELECT zk_session()');
 $s->query_ok("SET $_ = 0") for qw(parallel_setup_cost parallel_tuple_cost min_parallel_table_scan_size);
 $s->query_ok('SET ' . ($plain->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query') . ' = on');
 my @in_worker = (
-	"zk_lock('x')", "zk_xact_lock('x')", "zk_try_lock('x')", "zk_unlock('x')", 'zk_unlock_all()', "zk_acquire('x', 1)",
-	"zk_release('x')", "zk_lock_token('x')", "zk_fence('x')", 'count(*) FROM zk_held_locks', 'state FROM zk_session()');
+	"zk_lock('x')", "zk_xact_lock('x')", "zk_try_lock('x')", "zk_unlock('x')", 'zk_unlock_all()', "zk_acquire_permit('x', 1)",
+	"zk_release_permit('x')", "zk_lock_token('x')", "zk_fence('x')", 'count(*) FROM zk_held_locks', 'state FROM zk_session()');
 for my $held ('nothing', 'the lock')
 {
 	$s->query_ok("SELECT zk_lock('x')") if $held ne 'nothing';

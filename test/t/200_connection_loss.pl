@@ -131,7 +131,7 @@ sub blink
 	my $second = connected_session($node);
 	my $sleeper = session($node_a);
 	$first->query_ok("SELECT zk_lock('again')");
-	$second->query_ok("SET zklock.connect_timeout = '2s'");
+	$second->query_ok("SET zklock.ensemble_timeout = '2s'");
 	$second->query_ok("SET log_lock_waits = on; SET deadlock_timeout = '10ms'");
 	my $offset = -s $node->logfile;
 	$second->query_async("SELECT zk_lock('again')");
@@ -140,7 +140,7 @@ sub blink
 	$proxy->arm(fault => 'expire');
 	wait_until('the next outage', sub { $proxy->hits == 2 });
 	$sleeper->query_ok('SELECT pg_sleep(3)');
-	ok(!$second->finished, 'connect_timeout does not end a wait whose session has expired');
+	ok(!$second->finished, 'ensemble_timeout does not end a wait whose session has expired');
 	$proxy->up;
 	wait_zk_children($zkc, '/zklock/locks/again', 2);
 	$first->query_ok("SELECT zk_unlock('again')");
@@ -155,18 +155,18 @@ sub blink
 	for my $call (
 		[ lock => "SELECT zk_lock('answer')" ],
 		[ 'non-blocking attempt' => "SELECT zk_try_lock('answer', interval '0')" ],
-		[ 'call for several locks' => "SELECT zk_xact_lock_all(ARRAY['answer', 'answer2'])" ])
+		[ 'call for several locks' => "SELECT zk_xact_lock_many(ARRAY['answer', 'answer2'])" ])
 	{
 		my ($kind, $sql) = @$call;
 		my $second = connected_session($node_b, session_timeout => '2s');
-		$second->query_ok("SET zklock.connect_timeout = '300ms'");
+		$second->query_ok("SET zklock.ensemble_timeout = '300ms'");
 		$proxy_b->freeze;
 		fails_with($second, $sql, '08006',
 			"a $kind without an answer of a silent network fails",
 			like => qr/"answer"/);
 		$proxy_b->thaw;
 		nothing_left($zkc, "a $kind that failed because of a silent network leaves no node after the silence");
-		$second->query_ok('RESET zklock.connect_timeout');
+		$second->query_ok('RESET zklock.ensemble_timeout');
 		works($second, "SELECT zk_try_lock('answer')",
 			't', 'the session can lock again after a silent network');
 		$second->query_ok('SELECT zk_unlock_all()');
@@ -180,7 +180,7 @@ sub blink
 	failed_with($second, '57014',
 		'a call that waits for an answer of a silent network can be cancelled',
 		hint => 0);
-	$second->query_async("SELECT zk_lock_all(ARRAY['answer', 'answer2'])");
+	$second->query_async("SELECT zk_lock_many(ARRAY['answer', 'answer2'])");
 	wait_blocked($second);
 	$second->cancel;
 	failed_with($second, '57014', 'a call for several locks can be cancelled as well', hint => 0);
@@ -202,15 +202,15 @@ sub blink
 	nothing_left($zkc, 'a call terminated while the network is silent leaves no node');
 }
 
-# Slow answers: each comes within connect_timeout, all of them together do not.
+# Slow answers: each comes within ensemble_timeout, all of them together do not.
 {
 	my $proxy = ZkLock::FaultProxy->start(target => $zk);
 	my $node = zklock_node('c', zk => $proxy, session_timeout => '10s');
 	my $caller = connected_session($node);
 	my $sleeper = session($node_a);
-	$caller->query_ok("SET zklock.connect_timeout = '4s'");
+	$caller->query_ok("SET zklock.ensemble_timeout = '4s'");
 	$proxy->arm(fault => 'hold_answer', op => 'multi');
-	$caller->query_async("SELECT zk_lock_all(ARRAY['slow', 'slower']) IS NOT NULL");
+	$caller->query_async("SELECT zk_lock_many(ARRAY['slow', 'slower']) IS NOT NULL");
 	for my $op (qw(multi getData))
 	{
 		wait_until("the answer to $op", sub { grep { $_->{op} eq $op && $_->{fault} } $proxy->record });
@@ -219,7 +219,7 @@ sub blink
 		$proxy->arm(fault => 'hold_answer', op => 'getData', path => 'slow') if $op eq 'multi';
 		$proxy->release;
 	}
-	is($caller->wait_result, 't', 'connect_timeout begins again with each answer that brings the call further');
+	is($caller->wait_result, 't', 'ensemble_timeout begins again with each answer that brings the call further');
 	$proxy->disarm->release;
 	$caller->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'slow answers leave no node');

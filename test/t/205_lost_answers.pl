@@ -25,14 +25,14 @@ my %calls = (
 	'a non-blocking attempt' => sub { "SELECT zk_try_lock('l$_[0]')" },
 	'a shared lock' => sub { "SELECT zk_xact_lock_shared('l$_[0]')" },
 	'a lock of three names' =>
-	  sub { "SELECT zk_lock_all(ARRAY['l$_[0]', 'm$_[0]', 'n$_[0]'])" });
+	  sub { "SELECT zk_lock_many(ARRAY['l$_[0]', 'm$_[0]', 'n$_[0]'])" });
 for my $what (sort keys %calls)
 {
 	my $succeeded;
 	for my $answers (0 .. 30)
 	{
 		my $s = connected_session($node);
-		$s->query_ok("SET zklock.connect_timeout = '300ms'");
+		$s->query_ok("SET zklock.ensemble_timeout = '300ms'");
 		# A commit after the lease would wait for the answer to its check.
 		$s->query_ok('SET zklock.commit_check = off');
 		$number++;
@@ -44,7 +44,7 @@ for my $what (sort keys %calls)
 			"$what with only $answers answers fails as an outage")
 		  if $failed;
 		$proxy->disarm->cut;
-		$s->query_ok('RESET zklock.connect_timeout');
+		$s->query_ok('RESET zklock.ensemble_timeout');
 		works($s, 'SELECT count(*) FROM zk_held_locks', '0',
 			"the session holds nothing after the failure ($answers)")
 		  if $failed;
@@ -63,9 +63,9 @@ for my $what (sort keys %calls)
 for my $answers (0 .. 2)
 {
 	my $s = connected_session($node, session_timeout => '4s');
-	$s->query_ok("SELECT zk_lock_all(ARRAY['r1', 'r2'])");
+	$s->query_ok("SELECT zk_lock_many(ARRAY['r1', 'r2'])");
 	$proxy->limit_answers($answers);
-	works($s, "SELECT zk_unlock_all(ARRAY['r1', 'r2'])", '{t,t}',
+	works($s, "SELECT zk_unlock_many(ARRAY['r1', 'r2'])", '{t,t}',
 		"a release needs no answer ($answers)");
 	$proxy->disarm->cut;
 	nothing_left($zkc, "a release with only $answers answers takes effect");
@@ -78,7 +78,7 @@ for my $answers (0 .. 5)
 	my $s = connected_session($node, session_timeout => '4s');
 	$s->query_ok("SELECT zk_lock_shared('up')");
 	wait_proven($s);
-	$s->query_ok("SET zklock.connect_timeout = '100ms'");
+	$s->query_ok("SET zklock.ensemble_timeout = '100ms'");
 	$s->query_ok('SET zklock.commit_check = off');
 	$proxy->limit_answers($answers);
 	$s->query("SELECT zk_lock('up')");
@@ -86,7 +86,7 @@ for my $answers (0 .. 5)
 		"an upgrade with only $answers answers succeeds, or fails as an outage");
 	my $mode = $s->ok ? 'exclusive' : 'shared';
 	$proxy->disarm->cut;
-	$s->query_ok('RESET zklock.connect_timeout');
+	$s->query_ok('RESET zklock.ensemble_timeout');
 	my $held =
 	  $mode eq 'shared' ? 'shared held' : 'exclusive held, shared held';
 	my $shown;
@@ -119,15 +119,15 @@ for my $answers (0 .. 5)
 }
 
 # A waiter reconnects, and the server falls silent before the waiter has read the queue, for
-# less than connect_timeout. The waiter goes on waiting.
+# less than ensemble_timeout. The waiter goes on waiting.
 for my $answers (0 .. 6)
 {
 	my $holder = session($other);
 	$holder->query_ok("SELECT zk_lock('queue')");
 	my $s = connected_session($node, session_timeout => '4s');
 	my $caller = connected_session($node, session_timeout => '4s');
-	$s->query_ok("SET zklock.connect_timeout = '20s'");
-	$caller->query_ok("SET zklock.connect_timeout = '200ms'");
+	$s->query_ok("SET zklock.ensemble_timeout = '20s'");
+	$caller->query_ok("SET zklock.ensemble_timeout = '200ms'");
 	$s->query_ok('SET log_lock_waits = on');
 	$s->query_ok("SET deadlock_timeout = '10ms'");
 	my $log = -s $node->logfile;
@@ -191,7 +191,7 @@ for my $answers (0 .. 6)
 	failed_with($s, '57014',
 		'a call to an ensemble that answers only handshakes can be cancelled',
 		hint => 0);
-	$s->query_ok("SET zklock.connect_timeout = '300ms'; SET statement_timeout = '30s'");
+	$s->query_ok("SET zklock.ensemble_timeout = '300ms'; SET statement_timeout = '30s'");
 	fails_with($s, "SELECT zk_lock('handshake')", '08006',
 		'a call to an ensemble that answers only handshakes fails as an outage');
 	$proxy->disarm->cut;

@@ -51,7 +51,7 @@ for my $closed (1, 2, 3, 5, 64)
 }
 
 # A server that does not answer, or does not even accept the connection, does not use up
-# zklock.connect_timeout, however long the session timeout is.
+# zklock.ensemble_timeout, however long the session timeout is.
 {
 	my $silent = ZkLock::Proxy->start(target => $zk);
 	$silent->freeze;
@@ -81,7 +81,7 @@ for my $closed (1, 2, 3, 5, 64)
 	{
 		my $s = session($node);
 		my $log = -s $node->logfile;
-		$s->reconnect('zklock.session_timeout' => '9s', 'zklock.connect_timeout' => '4s',
+		$s->reconnect('zklock.session_timeout' => '9s', 'zklock.ensemble_timeout' => '4s',
 			'zklock.connect_string' => $servers{$what});
 		fails_with($s, "SELECT zk_lock('none')", '08001', "no server can $what");
 		wait_for_log($node,
@@ -125,7 +125,7 @@ for my $closed (1, 2, 3, 5, 64)
 # Later attempts to connect may take longer: the only server can be slow.
 {
 	my $slow = slow_server($zk->connect_string, 4);
-	my $s = session_with($node, session_timeout => '45s', connect_timeout => '1min',
+	my $s = session_with($node, session_timeout => '45s', ensemble_timeout => '1min',
 		connect_string => $slow->{connect_string});
 	works($s, "SELECT zk_lock('slow') > 0", 't', 'a session connects to a server that answers late');
 	$s->quit;

@@ -1,5 +1,5 @@
 # A call that an answer of the ensemble is due to, and that makes no progress for
-# connect_timeout, fails: whatever else the ensemble answers, and whether or not the
+# ensemble_timeout, fails: whatever else the ensemble answers, and whether or not the
 # connection counts as lost. A call that is known to wait for another holder is due no answer.
 
 use strict;
@@ -26,11 +26,11 @@ my $near = zklock_node('b', zk => $zk, session_timeout => '20s');
 # Opens a connected session, whose release has arrived. The statement_timeout ends a call that waits without end.
 sub caller_with
 {
-	my ($connect_timeout, $server, %settings) = @_;
+	my ($ensemble_timeout, $server, %settings) = @_;
 	my $s = session($server // $node)->reconnect(%settings);
 	$s->query_ok("SELECT zk_unlock('connected') FROM zk_lock('connected')");
 	wait_zk_children($zkc, '/zklock/locks/connected', 0);
-	$s->query_ok("SET zklock.connect_timeout = '$connect_timeout'");
+	$s->query_ok("SET zklock.ensemble_timeout = '$ensemble_timeout'");
 	$s->query_ok("SET statement_timeout = '20s'");
 	return $s;
 }
@@ -40,13 +40,13 @@ sub caller_with
 	my %calls = (
 		lock => "SELECT zk_lock('silent')",
 		'non-blocking attempt' => "SELECT zk_try_lock('silent')",
-		permit => "SELECT zk_acquire('silent', 2)",
+		permit => "SELECT zk_acquire_permit('silent', 2)",
 		view => 'SELECT count(*) FROM zk_locks');
 	for my $call (sort keys %calls)
 	{
 		my $s = caller_with('500ms');
 		$proxy->arm(fault => 'silence');
-		fails_with($s, $calls{$call}, '08006', "silent server, $call: no answer for connect_timeout is an error",
+		fails_with($s, $calls{$call}, '08006', "silent server, $call: no answer for ensemble_timeout is an error",
 			like => qr/ensemble does not answer.*DETAIL:  The server at 127\.0\.0\.1:\d+ did not answer within 500 ms/s);
 		works($s, 'SELECT state FROM zk_session()', 'connected', '... before the connection counts as lost');
 		$proxy->disarm;
@@ -72,7 +72,7 @@ sub caller_with
 {
 	my $s = caller_with('4s', $shorter);
 	$proxy->arm(fault => 'lose_answer', op => 'getChildren', path => 'z dies|z%20dies', every => 1);
-	fails_with($s, "SELECT zk_lock_all(ARRAY['a lives', 'z dies'])", '08006',
+	fails_with($s, "SELECT zk_lock_many(ARRAY['a lives', 'z dies'])", '08006',
 		'an answer that only repeats what was known is no progress');
 	$proxy->disarm;
 	$s->quit;
@@ -87,7 +87,7 @@ sub caller_with
 	$proxy->disarm;
 	$s->drop;
 	my $new = session($node);
-	$new->reconnect('zklock.connect_timeout' => '1h', 'zklock.connect_string' => '127.0.0.1:' . free_port(),
+	$new->reconnect('zklock.ensemble_timeout' => '1h', 'zklock.connect_string' => '127.0.0.1:' . free_port(),
 		statement_timeout => '20s');
 	fails_with($new, "SELECT zk_try_lock('timed', '1s')", '08001', '... or for a session');
 	$new->reconnect('zklock.connect_string' => $proxy->connect_string);
@@ -104,12 +104,12 @@ sub caller_with
 	my $offset = -s $shorter->logfile;
 	$holder->query_ok("SELECT zk_lock('held'), zk_lock('timed')");
 	$_->query_ok($report) for $s, $timed;
-	$timed->query_ok("SET zklock.connect_timeout = '1h'");
+	$timed->query_ok("SET zklock.ensemble_timeout = '1h'");
 	$s->query_async("SELECT zk_lock('held')");
 	$timed->query_async("SELECT zk_try_lock('timed', '8s')");
 	wait_for_log($shorter, qr/still waiting for zk lock "$_"/, $offset) for qw(held timed);
 	$holder->query_ok('SELECT pg_sleep(4)');
-	ok(!$s->finished, 'a wait for another holder goes on after connect_timeout');
+	ok(!$s->finished, 'a wait for another holder goes on after ensemble_timeout');
 	$cut->cut(refuse => 1);
 	is($timed->wait_result, 'f', 'an attempt that has queued returns false after its timeout');
 	ok(!$s->finished, 'a wait for another holder goes on while the connection is lost');
@@ -118,12 +118,12 @@ sub caller_with
 	like($s->wait_result, qr/^\d+$/, '... and gets the lock afterwards');
 
 	# A permit: the mutex of the semaphore is held, so the attempt waits for it.
-	$s->query_ok("SET zklock.connect_timeout = '20s'");
-	$s->query_ok("SELECT zk_unlock('held'), zk_release('sem') FROM zk_acquire('sem', 2)");
+	$s->query_ok("SET zklock.ensemble_timeout = '20s'");
+	$s->query_ok("SELECT zk_unlock('held'), zk_release_permit('sem') FROM zk_acquire_permit('sem', 2)");
 	my $mutex = $zkc->create('/zklock/semaphores/sem/locks/_c_00000000-0000-0000-0000-000000000000-lock-',
 		ephemeral => 1, sequence => 1);
-	$s->query_ok("SET zklock.connect_timeout = '4s'");
-	$s->query_async("SELECT zk_try_acquire('sem', 2)");
+	$s->query_ok("SET zklock.ensemble_timeout = '4s'");
+	$s->query_async("SELECT zk_try_acquire_permit('sem', 2)");
 	wait_zk_children($zkc, '/zklock/semaphores/sem/locks', 2);
 	$cut->cut(refuse => 1);
 	failed_with($s, '08006', 'a non-blocking attempt for a permit fails when the connection is lost',
@@ -139,14 +139,14 @@ sub caller_with
 	my $restarting = ZkLock::ZkServer->start(tick_time => 200, config => { maxSessionTimeout => 300000 });
 	my $s = session($node);
 	my $log = -s $node->logfile;
-	$s->reconnect('zklock.connect_timeout' => '2s',
+	$s->reconnect('zklock.ensemble_timeout' => '2s',
 		'zklock.connect_string' => 'zk1.invalid:2181');
 	fails_with($s, "SELECT zk_lock('name')", '08001', 'a host name that does not exist',
 		like => qr/DETAIL:.*the name of server "zk1\.invalid" could not be resolved/s);
 	$s->reconnect('zklock.connect_string' => '127.0.0.1:' . free_port());
 	fails_with($s, "SELECT zk_lock('port')", '08001', 'a port that nobody listens on',
 		like => qr/DETAIL:.*Connection refused/s);
-	$s->reconnect('zklock.connect_string' => $restarting->connect_string, 'zklock.connect_timeout' => '20s');
+	$s->reconnect('zklock.connect_string' => $restarting->connect_string, 'zklock.ensemble_timeout' => '20s');
 	$s->query_ok("SELECT zk_lock('restart'); SET zklock.commit_check = off");
 	$restarting->restart;
 	works($s, "SELECT zk_lock('again') > 0", 't', 'a session survives the restart of its server');

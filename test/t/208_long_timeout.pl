@@ -1,5 +1,5 @@
 # However long the session timeout is, the pauses between the attempts to connect leave a call
-# time: it succeeds if the ensemble is back well within connect_timeout.
+# time: it succeeds if the ensemble is back well within ensemble_timeout.
 
 use strict;
 use warnings;

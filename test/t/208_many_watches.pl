@@ -40,7 +40,7 @@ sub reconnect
 
 # Waits that were given up.
 my $holder = session($far);
-$holder->query_ok("SELECT count(zk_lock_all(a)) FROM (SELECT array_agg(name) AS a FROM ($names) AS n GROUP BY i / 20) AS x");
+$holder->query_ok("SELECT count(zk_lock_many(a)) FROM (SELECT array_agg(name) AS a FROM ($names) AS n GROUP BY i / 20) AS x");
 my $held = watches();
 my $s = session($node);
 $s->query_ok("SELECT zk_lock('mine')");
@@ -58,7 +58,7 @@ $holder->quit;
 $s = session($node);
 $s->query_ok('SET zklock.commit_check = off');
 my $none = watches();
-$s->query_ok("SELECT count(zk_lock_all(a)) FROM (SELECT array_agg(name) AS a FROM ($names) AS n GROUP BY i / 20) AS x");
+$s->query_ok("SELECT count(zk_lock_many(a)) FROM (SELECT array_agg(name) AS a FROM ($names) AS n GROUP BY i / 20) AS x");
 wait_until('the watches of holds', sub { watches() >= $none + $n });
 reconnect($s, 'watches of its locks');
 wait_until('the watches of holds, again', sub { watches() >= $none + $n });

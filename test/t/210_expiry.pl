@@ -130,7 +130,7 @@ loses('busy',
 loses('idle',
 	sub {
 		my $s = connected_session($cut_off);
-		$s->query_ok("SELECT zk_lock_all(ARRAY['idle', 'idle2']), zk_lock('idle')");
+		$s->query_ok("SELECT zk_lock_many(ARRAY['idle', 'idle2']), zk_lock('idle')");
 		return $s;
 	},
 	sub {

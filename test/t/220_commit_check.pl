@@ -62,10 +62,10 @@ sub wait_lease_over
 }
 # A lock that was released after the end of its lease is checked, too.
 for my $kind ([ lock => "SELECT zk_lock('gone')", "SELECT zk_unlock('gone')" ],
-	[ permit => "SELECT zk_acquire('gone', 1)", "SELECT zk_release('gone')" ],
+	[ permit => "SELECT zk_acquire_permit('gone', 1)", "SELECT zk_release_permit('gone')" ],
 	[ 'lock that zk_unlock_all() released' => "SELECT zk_lock('gone')", 'SELECT zk_unlock_all()' ],
 	[ 'lock of a savepoint' => "SAVEPOINT s; SELECT zk_xact_lock('gone')", 'ROLLBACK TO s' ],
-	[ 'permit of a savepoint' => "SAVEPOINT s; SELECT zk_xact_acquire('gone', 1)", 'ROLLBACK TO s' ])
+	[ 'permit of a savepoint' => "SAVEPOINT s; SELECT zk_xact_acquire_permit('gone', 1)", 'ROLLBACK TO s' ])
 {
 	my ($what, $acquire, $release) = @$kind;
 	my $s = connected_session($node, session_timeout => '6s');

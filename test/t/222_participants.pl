@@ -69,7 +69,7 @@ my %first = (
 	'a lock after a remote write in a block' => sprintf($block,
 		q{INSERT INTO there VALUES ('x'); x := zk_xact_lock('lost'); x := gate(); COMMIT;}),
 	'a permit after a remote write in a block' => sprintf($block,
-		q{INSERT INTO there VALUES ('x'); x := zk_xact_acquire('lost', 1); x := gate(); COMMIT;}),
+		q{INSERT INTO there VALUES ('x'); x := zk_xact_acquire_permit('lost', 1); x := gate(); COMMIT;}),
 );
 
 for my $used (0, 1)

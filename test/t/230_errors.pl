@@ -28,7 +28,7 @@ sub works_again
 {
 	my ($s, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	$s->reconnect('zklock.connect_string' => $address, 'zklock.connect_timeout' => undef);
+	$s->reconnect('zklock.connect_string' => $address, 'zklock.ensemble_timeout' => undef);
 	return works($s, "SELECT zk_try_lock('again'), zk_unlock('again')",
 		't|t', $name);
 }
@@ -44,12 +44,12 @@ for my $what (sort keys %nowhere)
 {
 	my $s = session_with($node,
 		connect_string => $nowhere{$what},
-		connect_timeout => '300ms');
+		ensemble_timeout => '300ms');
 	fails_with($s, "SELECT zk_lock('nowhere')", '08001',
 		"a lock fails with $what", like => qr/^HINT:.*connect_string/m);
-	fails_with($s, "SELECT zk_acquire('nowhere', 1)", '08001', "a permit fails with $what",
+	fails_with($s, "SELECT zk_acquire_permit('nowhere', 1)", '08001', "a permit fails with $what",
 		like => qr/could not acquire a permit of semaphore "nowhere": no connection/);
-	fails_with($s, "SELECT zk_try_lock_all(ARRAY['nowhere', 'x'])", '08001',
+	fails_with($s, "SELECT zk_try_lock_many(ARRAY['nowhere', 'x'])", '08001',
 		"an attempt at several locks fails with $what");
 	works($s, 'SELECT count(*) FROM zk_held_locks',
 		'0', "the session holds nothing after $what");
@@ -58,7 +58,7 @@ for my $what (sort keys %nowhere)
 
 	$s = session_with($node,
 		connect_string => $nowhere{$what},
-		connect_timeout => '1h');
+		ensemble_timeout => '1h');
 	$s->query_async("SELECT zk_lock('nowhere')");
 	wait_blocked($s);
 	$s->cancel;
@@ -84,7 +84,7 @@ nothing_left($zkc, 'failed connections leave no node');
 	fails_with($s, "SELECT zk_lock('chroot')", 'F0000',
 		'a chroot that does not exist is a configuration error',
 		like => qr/^HINT:.*connect_string/m);
-	fails_with($s, "SELECT zk_try_xact_lock_all(ARRAY['chroot', 'x'])", 'F0000',
+	fails_with($s, "SELECT zk_try_xact_lock_many(ARRAY['chroot', 'x'])", 'F0000',
 		'it is a configuration error for several locks, too');
 	ok(!$zkc->exists('/not'), 'the chroot is not created');
 	works_again($s, 'the session can lock after the error');
@@ -112,15 +112,15 @@ nothing_left($zkc, 'failed connections leave no node');
 	fails_with($s, "SELECT zk_lock('x')", '42501',
 		'a lock below a root that refuses the session fails with insufficient privilege',
 		like => qr/could not lock "x": .*^HINT:.*ACL/ms);
-	fails_with($s, "SELECT zk_acquire('x', 1)", '42501', 'a permit below that root fails, too',
+	fails_with($s, "SELECT zk_acquire_permit('x', 1)", '42501', 'a permit below that root fails, too',
 		like => qr/could not acquire a permit of semaphore "x": .*^HINT:.*ACL/ms);
-	fails_with($s, "SELECT zk_lock_all(ARRAY['x', 'y'])", '42501',
+	fails_with($s, "SELECT zk_lock_many(ARRAY['x', 'y'])", '42501',
 		'several locks below that root fail, too');
 	$s->reconnect('zklock.root' => '/half');
 	fails_with($s, "SELECT zk_lock('closed')", '42501',
 		'a lock fails if its own znode refuses the session', like => qr/"closed"/);
 	works($s, "SELECT zk_try_lock('open')", 't', 'another lock can be acquired');
-	fails_with($s, "SELECT zk_try_lock_all(ARRAY['open2', 'closed'])", '42501',
+	fails_with($s, "SELECT zk_try_lock_many(ARRAY['open2', 'closed'])", '42501',
 		'an array fails if the znode of one name refuses the session');
 	works($s, 'SELECT string_agg(name, \',\') FROM zk_held_locks',
 		'open', 'the failed array keeps the lock held before');
@@ -166,7 +166,7 @@ my $good_file = auth_file('good', "digest $secret\n");
 	like(slurp_file($node->logfile, $log), qr/LOG:  could not read file ".*none" of setting zklock.auth_file: No such file/,
 		'the server log contains the reason and the name of the file');
 	my $s = session_with($node, auth_file => $good_file,
-		log_min_messages => 'debug');
+		client_log_level => 'debug');
 	works($s, "SELECT zk_try_lock('auth')", 't', 'a good auth_file is used');
 	$s->quit;
 	unlike(slurp_file($node->logfile, $log), qr/S3cr3t/,
@@ -208,7 +208,7 @@ my $good_file = auth_file('good', "digest $secret\n");
 	fails_with($with_other, "SELECT zk_try_lock('free')", '42501',
 		'a session with other credentials is refused each lock below that root');
 	my $without = session_with($node, root => '/mine');
-	fails_with($without, "SELECT zk_lock_all(ARRAY['free', 'free2'])", '42501',
+	fails_with($without, "SELECT zk_lock_many(ARRAY['free', 'free2'])", '42501',
 		'a session without credentials is refused');
 	$without->reconnect('zklock.acl' => 'creator');
 	fails_with($without, "SELECT zk_lock('free')", '42501',
@@ -242,7 +242,7 @@ for my $open (sort keys %open_acl)
 	}
 	like($s->error, qr/WARNING:.*can be changed by others.*^HINT:.*setAcl -R PATH auth::cdrwa,world:anyone:r/ms,
 		"... \"$root$open\" is open: a warning that names the command");
-	works($s, "SELECT zk_unlock('x'), zk_try_acquire('x', 1), zk_release('x')", 't|t|t',
+	works($s, "SELECT zk_unlock('x'), zk_try_acquire_permit('x', 1), zk_release_permit('x')", 't|t|t',
 		'... the next lock and a permit can be acquired');
 	is($s->error, '', '... without a second warning');
 }
@@ -251,11 +251,11 @@ for my $open (sort keys %open_acl)
 {
 	my $s = session_with($node, max_locks => 2);
 	$s->query_ok("SELECT zk_lock('one')");
-	fails_with($s, "SELECT zk_lock_all(ARRAY['two', 'three'])", '53400',
+	fails_with($s, "SELECT zk_lock_many(ARRAY['two', 'three'])", '53400',
 		'more locks than max_locks at once are refused',
 		like => qr/^HINT:.*max_locks/m);
 	my $t = session($other);
-	works($t, "SELECT zk_try_lock_all(ARRAY['two', 'three'])", 't', 'refused locks are free for another session');
+	works($t, "SELECT zk_try_lock_many(ARRAY['two', 'three'])", 't', 'refused locks are free for another session');
 	$_->quit for $s, $t;
 	nothing_left($zkc, 'refused locks leave no node');
 }
@@ -266,7 +266,7 @@ for my $open (sort keys %open_acl)
 	my $s = session_with($node, max_locks => 100000);
 	$s->query_ok("SELECT zk_lock('before')");
 	fails_with($s,
-		"SELECT zk_lock_all(array_agg(repeat('ü', 250) || i)) FROM generate_series(1, 900) i",
+		"SELECT zk_lock_many(array_agg(repeat('ü', 250) || i)) FROM generate_series(1, 900) i",
 		'53400', 'an array whose names are too long in total is refused',
 		like => qr/^HINT:.*shorter names/m);
 	fails_with($s,
@@ -278,7 +278,7 @@ for my $open (sort keys %open_acl)
 		'', 'no lock is lost or suspect');
 	$s->query_ok('SELECT zk_unlock_all()');
 	works($s,
-		"SELECT array_length(zk_lock_all(array_agg('short' || i)), 1) FROM generate_series(1, 1000) i",
+		"SELECT array_length(zk_lock_many(array_agg('short' || i)), 1) FROM generate_series(1, 1000) i",
 		'1000', 'a thousand short names can be locked at once');
 	$s->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc, 'long names leave no node');
@@ -293,7 +293,7 @@ my @enforcing = ('-Dzookeeper.enforce.auth.enabled=true', '-Dzookeeper.enforce.a
 	fails_with($s, "SELECT zk_lock('strict')", '28000',
 		'an ensemble that requires credentials refuses a session without them',
 		like => qr/^HINT:.*auth_file/m);
-	fails_with($s, "SELECT zk_try_lock_all(ARRAY['strict', 'x'])", '28000',
+	fails_with($s, "SELECT zk_try_lock_many(ARRAY['strict', 'x'])", '28000',
 		'that ensemble refuses several locks');
 	fails_with($s, 'SELECT count(*) FROM zk_locks', '28000', 'that ensemble refuses zk_locks',
 		like => qr/could not read the locks .*: the ZooKeeper ensemble refused the credentials/);
@@ -321,7 +321,7 @@ my @enforcing = ('-Dzookeeper.enforce.auth.enabled=true', '-Dzookeeper.enforce.a
 	mkdir "$dir/grows_strict" or die "mkdir: $!\n";
 	my $lenient = ZkLock::ZkServer->start(@files);
 	my $s = session_with($node, connect_string => $lenient->connect_string,
-		session_timeout => '60s', connect_timeout => '60s');
+		session_timeout => '60s', ensemble_timeout => '60s');
 	$s->query_ok("SELECT zk_lock('strict')");
 	$lenient->stop;
 	wait_state($s, 'suspended');

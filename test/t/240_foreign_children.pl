@@ -159,7 +159,7 @@ for my $what (sort keys %contender)
 
 	# One of several nodes of a waiter is removed.
 	$first->query_ok("SELECT zk_lock('removed')");
-	$second->query_async("SELECT zk_lock_all(ARRAY['removed', 'removed2'])");
+	$second->query_async("SELECT zk_lock_many(ARRAY['removed', 'removed2'])");
 	wait_zk_children($zkc, '/zklock/locks/removed', 2);
 	$zkc->delete((queue_of($zkc, 'removed'))[1]);
 	$first->query_ok("SELECT zk_unlock('removed')");

@@ -27,13 +27,13 @@ sub change
 	my $mark = '1' . sprintf('%04d', ++$reloads) . 'ms';
 	$node->safe_psql('postgres', $_)
 	  for defined $value ? "ALTER SYSTEM SET zklock.$setting = '$value'" : "ALTER SYSTEM RESET zklock.$setting",
-	  "ALTER SYSTEM SET zklock.connect_timeout = '$mark'";
+	  "ALTER SYSTEM SET zklock.ensemble_timeout = '$mark'";
 	$node->reload;
 	for my $s (@sessions)
 	{
-		wait_until("the session has read $mark", sub { $s->query('SHOW zklock.connect_timeout') eq $mark });
+		wait_until("the session has read $mark", sub { $s->query('SHOW zklock.ensemble_timeout') eq $mark });
 	}
-	wait_for_sql($node, 'SHOW zklock.connect_timeout', $mark);
+	wait_for_sql($node, 'SHOW zklock.ensemble_timeout', $mark);
 	return;
 }
 

@@ -165,10 +165,10 @@ sub usage_not_above
 	{
 		$zkc->end_session(zk_session_id($s));
 		$gate->cut(refuse => 1);
-		$s->query_ok("SET zklock.connect_timeout = '20ms'");
+		$s->query_ok("SET zklock.ensemble_timeout = '20ms'");
 		$s->query("SELECT zk_lock('nowhere')");
 		$failed++ if $s->sqlstate !~ /^0800[16]/;
-		$s->query_ok('RESET zklock.connect_timeout');
+		$s->query_ok('RESET zklock.ensemble_timeout');
 		$gate->accept;
 		$s->query("SELECT zk_try_lock('back'), zk_unlock('back')");
 		$failed++ unless $s->ok;

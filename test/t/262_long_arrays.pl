@@ -28,7 +28,7 @@ for my $end (qw(cancel statement_timeout))
 {
 	$proxy->freeze;
 	$s->query_ok("SET statement_timeout = '5s'") if $end eq 'statement_timeout';
-	$s->query_async("SELECT zk_lock_all(array_agg('$end' || i)) FROM generate_series(1, ${\NAMES}) AS i");
+	$s->query_async("SELECT zk_lock_many(array_agg('$end' || i)) FROM generate_series(1, ${\NAMES}) AS i");
 	wait_blocked($s);
 	works($dba, 'CREATE DATABASE other', '', "$end: a database is created while the call waits");
 	works($dba, 'DROP DATABASE other', '', "$end: a database is dropped while the call waits");
@@ -39,9 +39,9 @@ for my $end (qw(cancel statement_timeout))
 	nothing_left($zkc, "$end: nothing is left");
 }
 $s->query_ok('RESET statement_timeout');
-works($s, "SELECT count(*) FROM (SELECT unnest(zk_lock_all(array_agg('n' || i))) FROM generate_series(1, ${\NAMES}) AS i) AS t",
+works($s, "SELECT count(*) FROM (SELECT unnest(zk_lock_many(array_agg('n' || i))) FROM generate_series(1, ${\NAMES}) AS i) AS t",
 	NAMES, 'the session can lock as many names afterwards');
-works($s, "SELECT true = ALL (zk_unlock_all(array_agg('n' || i))) FROM generate_series(1, ${\NAMES}) AS i", 't', 'the session can release them');
+works($s, "SELECT true = ALL (zk_unlock_many(array_agg('n' || i))) FROM generate_series(1, ${\NAMES}) AS i", 't', 'the session can release them');
 nothing_left($zkc, 'nothing is left in the end');
 
 # No part of a long array waits for a heartbeat: with a session timeout of 90 s, the first one
@@ -59,7 +59,7 @@ for my $n (150, 300, 1000)
 	my $done = 0;
 	for my $i (1 .. 20)
 	{
-		$s->query("SELECT cardinality(zk_lock_all(array_agg('name ' || i))) FROM generate_series(1, $n) AS i");
+		$s->query("SELECT cardinality(zk_lock_many(array_agg('name ' || i))) FROM generate_series(1, $n) AS i");
 		last if $s->sqlstate ne '00000';
 		$s->query('SELECT zk_unlock_all()');
 		last if $s->sqlstate ne '00000';

@@ -15,20 +15,20 @@ use ZkLock::ZkServer;
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my $node = zklock_node('a', zk => $proxy, session_timeout => '4s',
-	extra_conf => "zklock.connect_timeout = '1s'\nmax_locks_per_transaction = 1000\n");
+	extra_conf => "zklock.ensemble_timeout = '1s'\nmax_locks_per_transaction = 1000\n");
 my $witness = session($node);
 my $pid = $witness->pid;
 
 # Locks, arrays and releases, with an error for whatever fails.
 my $work = q(DO $$ BEGIN FOR i IN 1 .. 25 LOOP BEGIN
-	PERFORM zk_lock('one ' || i), zk_lock_all(ARRAY['x' || i, 'y' || i, 'z' || i]), zk_unlock('one ' || i);
-	PERFORM zk_lock_all_shared((SELECT array_agg('many ' || i || ' ' || k) FROM generate_series(1, 40) AS k));
+	PERFORM zk_lock('one ' || i), zk_lock_many(ARRAY['x' || i, 'y' || i, 'z' || i]), zk_unlock('one ' || i);
+	PERFORM zk_lock_many_shared((SELECT array_agg('many ' || i || ' ' || k) FROM generate_series(1, 40) AS k));
 	EXCEPTION WHEN OTHERS THEN NULL; END; END LOOP; END $$);
 
 for my $room (0, 32, 96, 256, 512, 1024, 1120, 1180, 1220, 1300, 1500, 2048)
 {
 	my $s = session($node);
-	$s->query_ok("SELECT zk_lock('warm'), zk_lock_all(ARRAY['w', 'v'])");
+	$s->query_ok("SELECT zk_lock('warm'), zk_lock_many(ARRAY['w', 'v'])");
 	my ($size) = slurp_file('/proc/' . $s->pid . '/status') =~ /^VmSize:\s+(\d+) kB/m;
 	$s->query_ok("SET statement_timeout = '1500ms'");
 	my $limit = ($size + $room) * 1024;
@@ -45,7 +45,7 @@ for my $room (0, 32, 96, 256, 512, 1024, 1120, 1180, 1220, 1300, 1500, 2048)
 # connection is lost again and again while many requests are in flight.
 my $crowd = zklock_node('b', zk => $zk, session_timeout => '60s');
 my @holders = map { session($crowd) } 1 .. 3;
-$holders[$_]->query_ok("SELECT zk_lock_all((SELECT array_agg('crowd $_ ' || i || repeat('x', 40)) FROM generate_series(1, 500) AS i))") for 0 .. 2;
+$holders[$_]->query_ok("SELECT zk_lock_many((SELECT array_agg('crowd $_ ' || i || repeat('x', 40)) FROM generate_series(1, 500) AS i))") for 0 .. 2;
 my $reads = q(DO $$ BEGIN FOR i IN 1 .. 300 LOOP BEGIN
 	PERFORM count(*) FROM zk_locks;
 	EXCEPTION WHEN OTHERS THEN NULL; END; END LOOP; END $$);

@@ -174,7 +174,7 @@ SQL
 		my $attempt = {
 			exclusive => "zk_try_lock_shared('$lock')",
 			shared => "zk_try_lock('$lock')",
-			permit => "zk_try_acquire('$lock', 1)"
+			permit => "zk_try_acquire_permit('$lock', 1)"
 		}->{$mode};
 		my $result = $rival->query("SELECT $attempt");
 		wrong($run, "$hold is held, and $attempt of another server gives $result")
@@ -267,7 +267,7 @@ sub run_steps
 	# in later runs.
 	$s->query_ok('SET zklock.commit_check = off') unless $rule;
 	$s->query_ok($recipe->{settings}) if $recipe->{settings};
-	my $call = $recipe->{is_semaphore} ? "zk_acquire('L', 1)" : "zk_lock('L')";
+	my $call = $recipe->{is_semaphore} ? "zk_acquire_permit('L', 1)" : "zk_lock('L')";
 	$rival->query_ok("SELECT $call" =~ s/\bL\b/$run->{name}/r)
 	  if $recipe->{rival_holds} || $recipe->{rival_first};
 	$proxy->disarm->clear_record;
@@ -366,8 +366,8 @@ my @recipes = (
 	'two names' => {
 		locks => [ 1, 2 ],
 		steps => [
-			[ "SELECT zk_lock_all(ARRAY['L1', 'L2'])", 'WRIT' ],
-			[ "SELECT zk_unlock_all(ARRAY['L1', 'L2'])", '' ]
+			[ "SELECT zk_lock_many(ARRAY['L1', 'L2'])", 'WRIT' ],
+			[ "SELECT zk_unlock_many(ARRAY['L1', 'L2'])", '' ]
 		]
 	},
 	'a wait' => {
@@ -395,22 +395,22 @@ my @recipes = (
 	'a permit of a new semaphore' => {
 		new_name => 1,
 		steps => [
-			[ "SELECT zk_acquire('L', 1)", 'lease' ],
-			[ "SELECT zk_release('L')", '' ]
+			[ "SELECT zk_acquire_permit('L', 1)", 'lease' ],
+			[ "SELECT zk_release_permit('L')", '' ]
 		]
 	},
 	'a permit' => {
 		steps => [
-			[ "SELECT zk_acquire('L', 1)", 'lease' ],
-			[ "SELECT zk_release('L')", '' ]
+			[ "SELECT zk_acquire_permit('L', 1)", 'lease' ],
+			[ "SELECT zk_release_permit('L')", '' ]
 		]
 	},
 	'a wait for a permit' => {
 		is_semaphore => 1,
 		rival_first => 1,
 		steps => [
-			[ "SELECT zk_acquire('L', 1)", 'lease', meanwhile => \&release_by_rival ],
-			[ "SELECT zk_release('L')", '' ]
+			[ "SELECT zk_acquire_permit('L', 1)", 'lease', meanwhile => \&release_by_rival ],
+			[ "SELECT zk_release_permit('L')", '' ]
 		]
 	},
 	'an exit' => {
@@ -446,7 +446,7 @@ while (my ($title, $recipe) = splice @recipes, 0, 2)
 # the same name, which has to wait for the delete.
 my %calls = (
 	create2 => "SELECT zk_xact_lock('L')",
-	multi => "SELECT zk_xact_lock_all(ARRAY['L1', 'L2'])",
+	multi => "SELECT zk_xact_lock_many(ARRAY['L1', 'L2'])",
 	delete => "SELECT zk_unlock('L'); SELECT zk_xact_lock('L')");
 my %ends = (
 	'a cancel' => { down => 1, state => '57014', act => sub { $_[0]->cancel } },

@@ -153,7 +153,7 @@ costs($s, "SELECT zk_unlock('b')", 'delete', 'a release costs a delete');
 costs($s, ["SELECT zk_lock('a')", "SELECT zk_xact_lock('a')",
 		"SELECT zk_lock_shared('a')", "SELECT zk_unlock_shared('a')",
 		"SELECT zk_try_lock('a')", "SELECT zk_try_lock('a', '1s'), zk_unlock('a')",
-		"SELECT zk_lock_all(ARRAY['a']), zk_unlock_all(ARRAY['a'])",
+		"SELECT zk_lock_many(ARRAY['a']), zk_unlock_many(ARRAY['a'])",
 		"SELECT zk_lock_token('a')", "SELECT zk_revoked('a')",
 		'SELECT count(*) FROM zk_held_locks', 'SELECT * FROM zk_session()'],
 	'', 'acquiring a held lock again costs nothing');
@@ -162,7 +162,7 @@ costs($s, "SELECT zk_unlock('a')", '', 'releasing one of several holds costs not
 {
 	my $local_session = locker($node);
 	costs($local_session, ["SELECT zk_try_lock('a')", "SELECT zk_try_lock_shared('a')",
-			"SELECT zk_try_lock('a', '1ms')", "SELECT zk_try_lock_all(ARRAY['a', 'b'])"],
+			"SELECT zk_try_lock('a', '1ms')", "SELECT zk_try_lock_many(ARRAY['a', 'b'])"],
 		'', 'an attempt behind a holder on the same server costs nothing');
 	$local_session->quit;
 }
@@ -177,14 +177,14 @@ is(join(' ', map { $_->{op} } requests_until_now($s)), 'delete', 'a release cost
 # czxid. In a multi, the client library has no create that does, and does not return the
 # zxid of the multi. getChildren could return the time of the parent's last change, but
 # the delete of another session's node changes that, too.
-costs($s, "SELECT zk_lock_all(ARRAY['a', 'b', 'c'])",
+costs($s, "SELECT zk_lock_many(ARRAY['a', 'b', 'c'])",
 	'multi getChildren getChildren getChildren getData',
 	'an array costs one multi, one getChildren for each name, and one read for the token');
-costs($s, "SELECT zk_unlock_all(ARRAY['a', 'b', 'c'])", 'multi',
+costs($s, "SELECT zk_unlock_many(ARRAY['a', 'b', 'c'])", 'multi',
 	'the release of an array costs one multi');
-are_pipelined($s, "SELECT zk_lock_all(ARRAY['a', 'b', 'c'])",
+are_pipelined($s, "SELECT zk_lock_many(ARRAY['a', 'b', 'c'])",
 	'multi getChildren getChildren getChildren', 'the requests before that read are pipelined');
-costs($s, "SELECT zk_unlock_all(ARRAY['a', 'b', 'c'])", 'multi', 'the second release costs one multi, too');
+costs($s, "SELECT zk_unlock_many(ARRAY['a', 'b', 'c'])", 'multi', 'the second release costs one multi, too');
 
 # List elision: the server numbers nodes in the order of their creation. So a session
 # whose new node has the next number after its last grant infers that no other node was
@@ -208,19 +208,19 @@ are_pipelined($s, "SELECT zk_lock('again')", 'create2 getChildren',
 	'the next time both requests are pipelined');
 $s->query_ok("SELECT zk_unlock('again')");
 acquire_often($s, "ARRAY['m', 'n']");
-costs($s, "SELECT zk_lock_all(ARRAY['m', 'n'])", 'multi getData',
+costs($s, "SELECT zk_lock_many(ARRAY['m', 'n'])", 'multi getData',
 	'an array that no other session has acquired in between costs one multi and one read');
-costs($s, "SELECT zk_unlock_all(ARRAY['m', 'n'])", 'multi', 'the release of that array costs one multi');
+costs($s, "SELECT zk_unlock_many(ARRAY['m', 'n'])", 'multi', 'the release of that array costs one multi');
 
 $rival->query_ok("SELECT zk_lock('a')");
 costs($s, "SELECT zk_try_lock('a')", 'create2 getChildren sync getChildren delete',
 	'an attempt behind a holder on another server reads the queue again after a sync');
-$rival->query_ok("SELECT zk_acquire('p', 1)");
-$s->query_ok("SELECT zk_try_acquire('p', 1)");
-costs($s, "SELECT zk_try_acquire('p', 1)",
+$rival->query_ok("SELECT zk_acquire_permit('p', 1)");
+$s->query_ok("SELECT zk_try_acquire_permit('p', 1)");
+costs($s, "SELECT zk_try_acquire_permit('p', 1)",
 	'create2 getChildren getData create2 sync multi',
 	'an attempt behind the holder of a permit on another server reads again after a sync');
-$rival->query_ok("SELECT zk_release('p')");
+$rival->query_ok("SELECT zk_release_permit('p')");
 {
 	start_record($s);
 	$s->query_async("SELECT zk_lock('a')");
@@ -251,18 +251,18 @@ costs($s, "SELECT zk_unlock('a')", 'multi', 'a downgrade costs one multi');
 costs($s, "SELECT zk_unlock_shared('a')", 'delete', 'releasing a downgraded lock costs one delete');
 
 # A permit: the queue, then its own node and the count, which sets a watch.
-$s->query_ok("SELECT zk_acquire('p', 1), zk_release('p')");
+$s->query_ok("SELECT zk_acquire_permit('p', 1), zk_release_permit('p')");
 wait_zk_empty($zkc, "/zklock/semaphores/p/$_") for qw(leases locks);
-costs($s, "SELECT zk_acquire('p', 1)",
+costs($s, "SELECT zk_acquire_permit('p', 1)",
 	'create2 getChildren getData create2 delete',
 	'an uncontended permit costs two creates, one delete, two reads and a count');
 wait_zk_empty($zkc, '/zklock/semaphores/p/locks');
-costs($s, "SELECT zk_release('p')", 'delete', 'releasing a permit costs one delete');
-are_pipelined($s, "SELECT zk_acquire('p', 1)",
+costs($s, "SELECT zk_release_permit('p')", 'delete', 'releasing a permit costs one delete');
+are_pipelined($s, "SELECT zk_acquire_permit('p', 1)",
 	'create2 getChildren getData', 'the requests for the queue are pipelined');
 wait_zk_empty($zkc, '/zklock/semaphores/p/locks');
-costs($s, "SELECT zk_release('p')", 'delete', 'the second release of a permit costs one delete');
-are_pipelined($s, "SELECT zk_acquire('p', 1)",
+costs($s, "SELECT zk_release_permit('p')", 'delete', 'the second release of a permit costs one delete');
+are_pipelined($s, "SELECT zk_acquire_permit('p', 1)",
 	'create2 getChildren getData create2 getChildren',
 	'the permit node and the count are pipelined', 2);
 $s->quit;

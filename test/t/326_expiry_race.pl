@@ -23,7 +23,7 @@ my $node = shared_node('a', proxy => $proxy, session_timeout => '1s');
 # and the worker runs the next statement.
 my @statements = (
 	"SELECT zk_lock('own' || pg_backend_pid()), count(*) FROM (SELECT zk_lock('race%d'), zk_unlock('race%1\$d') FROM generate_series(1, 20)) x",
-	"SELECT zk_xact_lock_all(ARRAY['race%d', 'race%1\$db']), pg_sleep(0.001)",
+	"SELECT zk_xact_lock_many(ARRAY['race%d', 'race%1\$db']), pg_sleep(0.001)",
 	"SELECT zk_try_lock('race%d', interval '50 ms'), zk_unlock_all()",
 	"SELECT zk_xact_lock_shared('race%d'), zk_xact_lock('race%1\$d')");
 my %results = map { $_ => 0 } qw(00000 40001 40P01 08001 08006);

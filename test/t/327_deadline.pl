@@ -35,7 +35,7 @@ sub holder
 	my ($timeout) = @_;
 	my $s = session($node);
 	$s->query_ok("SELECT zk_lock('own' || pg_backend_pid())");
-	$s->query_ok("SET zklock.connect_timeout = '${timeout}ms'");
+	$s->query_ok("SET zklock.ensemble_timeout = '${timeout}ms'");
 	return $s;
 }
 

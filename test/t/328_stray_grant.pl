@@ -18,7 +18,7 @@ my %wait = (
 	'a wait without a timeout' => "SELECT zk_lock('x')",
 	'a timed attempt' => "SELECT zk_try_lock('x', interval '50 s')",
 	'a shared wait' => "SELECT zk_lock_shared('x')",
-	'a wait for several names' => "SELECT zk_xact_lock_all(ARRAY['w', 'x'])");
+	'a wait for several names' => "SELECT zk_xact_lock_many(ARRAY['w', 'x'])");
 for my $what (sort keys %wait)
 {
 	my ($holder, $waiter, $next) = map { session($node) } 1 .. 3;

@@ -104,7 +104,7 @@ wait_for_log($node, qr/ZooKeeper client: the name of server "zk3\.example" could
 	$busy->query_ok('ROLLBACK');
 	works($busy, "SELECT zk_try_lock('again')", 't', 'a session can be opened when the name service answers');
 	$shim->break('names');
-	$new->query_ok("SET zklock.connect_timeout = '1s'");
+	$new->query_ok("SET zklock.ensemble_timeout = '1s'");
 	fails_with($new, "SELECT zk_lock('x')", '08001', 'no session can be opened while the name service is silent');
 	$shim->heal('names');
 

@@ -172,7 +172,7 @@ sub locker
 	my $bench = do
 	{
 		local $ENV{PGOPTIONS} = '-c zklock.session_timeout=60s '
-		  . "-c zklock.connect_timeout=60s -c zklock.connect_string=@{[$zk->connect_string]}";
+		  . "-c zklock.ensemble_timeout=60s -c zklock.connect_string=@{[$zk->connect_string]}";
 		spawn(
 			[
 				$node->installed_command('pgbench'),

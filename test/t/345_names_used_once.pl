@@ -40,24 +40,24 @@ $zkc->delete('/zklock/locks/shared');
 # Semaphores, with three znodes each.
 sub semaphores { return join ' ', sort $zkc->children('/zklock/semaphores') }
 
-$s->query_ok("SELECT zk_acquire('job:' || i, 3), zk_release('job:' || i) FROM generate_series(1, 100) AS i");
-$s->query_ok("SELECT zk_acquire('pool', 3)");
+$s->query_ok("SELECT zk_acquire_permit('job:' || i, 3), zk_release_permit('job:' || i) FROM generate_series(1, 100) AS i");
+$s->query_ok("SELECT zk_acquire_permit('pool', 3)");
 wait_until('the empty znodes to be deleted', sub { semaphores() eq 'pool' });
 is(changes('semaphores'), 2 * 100 + 1, 
 	'each of 100 unused semaphores is deleted once, the used one stays');
-works($t, "SELECT zk_try_acquire('pool', 3)", 't', 'another server acquires a permit of the used semaphore');
-$s->query_ok("SELECT zk_release('pool')");
-$s->query_ok("SELECT zk_acquire('later', 1), zk_release('later')");
+works($t, "SELECT zk_try_acquire_permit('pool', 3)", 't', 'another server acquires a permit of the used semaphore');
+$s->query_ok("SELECT zk_release_permit('pool')");
+$s->query_ok("SELECT zk_acquire_permit('later', 1), zk_release_permit('later')");
 wait_until('the empty znode to be deleted', sub { semaphores() eq 'pool' });
-works($t, "SELECT zk_try_acquire('pool', 3)", 't', 'the other server can acquire another permit');
+works($t, "SELECT zk_try_acquire_permit('pool', 3)", 't', 'the other server can acquire another permit');
 $t->query_ok('SELECT zk_unlock_all()');
 wait_until('its permits to go', sub { !$zkc->children('/zklock/semaphores/pool/leases') });
 $zkc->delete('/zklock/semaphores/pool', recursive => 1);
-works($t, "SELECT zk_try_acquire('pool', 5)", 't', 'a deleted semaphore can be used with another capacity');
+works($t, "SELECT zk_try_acquire_permit('pool', 5)", 't', 'a deleted semaphore can be used with another capacity');
 $t->query_ok('SELECT zk_unlock_all()');
 
 $s->query_ok("SELECT zk_lock('last'), zk_unlock('last'), zk_unlock('kept')");
-$s->query_ok("SELECT zk_acquire('last', 1), zk_release('last')");
+$s->query_ok("SELECT zk_acquire_permit('last', 1), zk_release_permit('last')");
 $_->quit for $s, $t;
 wait_until('the end of the sessions', sub { names() eq '' && semaphores() eq '' });
 pass('the end of a session leaves no empty znode');

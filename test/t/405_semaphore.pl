@@ -34,18 +34,18 @@ sub test_count
 {
 	my ($a1, $a2, $b1) = (member('a'), member('a'), member('b'));
 
-	like($a1->query("SELECT zk_acquire('n', 2)"), qr/^\d+$/, 'zk_acquire() returns a token');
-	works($b1, "SELECT zk_try_acquire('n', 2)", 't', 'another server acquires the second permit');
-	works($a2, "SELECT zk_try_acquire('n', 2)", 'f', 'there is no third permit');
-	works($b1, "SELECT zk_try_acquire('n', 2)", 'f', 'there is no third permit for a holder either');
-	works($a1, "SELECT zk_release('n')", 't', 'a permit is released');
-	works($b1, "SELECT zk_try_acquire('n', 2, '1 min')", 't', 'a released permit is available on another server');
+	like($a1->query("SELECT zk_acquire_permit('n', 2)"), qr/^$/, 'zk_acquire_permit() returns nothing');
+	works($b1, "SELECT zk_try_acquire_permit('n', 2)", 't', 'another server acquires the second permit');
+	works($a2, "SELECT zk_try_acquire_permit('n', 2)", 'f', 'there is no third permit');
+	works($b1, "SELECT zk_try_acquire_permit('n', 2)", 'f', 'there is no third permit for a holder either');
+	works($a1, "SELECT zk_release_permit('n')", 't', 'a permit is released');
+	works($b1, "SELECT zk_try_acquire_permit('n', 2, '1 min')", 't', 'a released permit is available on another server');
 	works($b1, 'SELECT zk_unlock_all()', '', 'zk_unlock_all() releases permits');
-	works($a2, "SELECT zk_try_acquire('n', 2, '1 min')", 't', "permits are available after zk_unlock_all(): $_") for 1, 2;
+	works($a2, "SELECT zk_try_acquire_permit('n', 2, '1 min')", 't', "permits are available after zk_unlock_all(): $_") for 1, 2;
 	$a2->query_ok('DISCARD ALL');
-	works($b1, "SELECT zk_try_acquire('n', 2, '1 min')", 't', "permits are available after DISCARD ALL: $_") for 1, 2;
+	works($b1, "SELECT zk_try_acquire_permit('n', 2, '1 min')", 't', "permits are available after DISCARD ALL: $_") for 1, 2;
 	$b1->quit;
-	works($a1, "SELECT zk_try_acquire('n', 2, '1 min')", 't', "permits are available after the end of a session: $_") for 1, 2;
+	works($a1, "SELECT zk_try_acquire_permit('n', 2, '1 min')", 't', "permits are available after the end of a session: $_") for 1, 2;
 	$_->quit for $a1, $a2;
 	return;
 }
@@ -56,20 +56,20 @@ sub test_transactions
 
 	for my $end (qw(COMMIT ROLLBACK))
 	{
-		$a->query_ok("BEGIN; SELECT zk_xact_acquire('x', 1)");
-		works($b, "SELECT zk_try_acquire('x', 1)", 'f', "before $end the permit is held");
+		$a->query_ok("BEGIN; SELECT zk_xact_acquire_permit('x', 1)");
+		works($b, "SELECT zk_try_acquire_permit('x', 1)", 'f', "before $end the permit is held");
 		wait_zk_empty($zkc, queue('x'));
-		$b->query_async("SELECT zk_acquire('x', 1)");
+		$b->query_async("SELECT zk_acquire_permit('x', 1)");
 		wait_zk_children($zkc, queue('x'), 1);
 		$a->query_ok($end);
 		like($b->wait_result, qr/^\d+$/, "$end releases the permit");
-		$b->query_ok("SELECT zk_release('x')");
+		$b->query_ok("SELECT zk_release_permit('x')");
 	}
-	$a->query_ok("BEGIN; SELECT zk_try_xact_acquire('x', 2 - 1, '1 min'); SAVEPOINT s");
-	fails_with($a, "SELECT zk_xact_acquire('x', 1)", '40P01', 'a wait for a permit of the same session is a deadlock');
-	$a->query_ok("ROLLBACK TO s; ROLLBACK; BEGIN; SAVEPOINT s; SELECT zk_xact_acquire('x', 1)");
+	$a->query_ok("BEGIN; SELECT zk_try_xact_acquire_permit('x', 2 - 1, '1 min'); SAVEPOINT s");
+	fails_with($a, "SELECT zk_xact_acquire_permit('x', 1)", '40P01', 'a wait for a permit of the same session is a deadlock');
+	$a->query_ok("ROLLBACK TO s; ROLLBACK; BEGIN; SAVEPOINT s; SELECT zk_xact_acquire_permit('x', 1)");
 	wait_zk_empty($zkc, queue('x'));
-	$b->query_async("SELECT zk_acquire('x', 1)");
+	$b->query_async("SELECT zk_acquire_permit('x', 1)");
 	wait_zk_children($zkc, queue('x'), 1);
 	$a->query_ok('ROLLBACK TO s');
 	like($b->wait_result, qr/^\d+$/, 'ROLLBACK TO releases permits acquired after the savepoint');
@@ -82,18 +82,18 @@ sub test_order
 	my @s = map { member($_) } qw(a b a b a);
 	my @tokens;
 
-	$_->query_ok("SELECT zk_acquire('o', 2)") for @s[ 0, 1 ];
+	$_->query_ok("SELECT zk_acquire_permit('o', 2)") for @s[ 0, 1 ];
 
 	# The queue nodes of the holders are deleted a moment after the grant.
 	wait_zk_empty($zkc, queue('o'));
 	for my $i (2 .. 4)
 	{
-		$s[$i]->query_async("SELECT zk_acquire('o', 2)");
+		$s[$i]->query_async("SELECT zk_acquire_permit('o', 2)");
 		wait_zk_children($zkc, queue('o'), $i - 1);
 	}
 	for my $i (2 .. 4)
 	{
-		$s[ $i - 2 ]->query_ok("SELECT zk_release('o')");
+		$s[ $i - 2 ]->query_ok("SELECT zk_release_permit('o')");
 		push @tokens, scalar $s[$i]->wait_result;
 		my @waiting = grep { !$s[$_]->finished } $i + 1 .. 4;
 		is(scalar @waiting, 4 - $i, 'one released permit is granted to one waiter, in queue order');
@@ -114,7 +114,7 @@ sub test_capacities
 
 		# In every second round another program has created the semaphore, without a capacity.
 		$zkc->create("$semaphores/$name", makepath => 1, data => '') if $round % 2;
-		$s[$_]->query_async("SELECT zk_acquire('$name', " . (10 + $_ % 2) . ')') for 0 .. 3;
+		$s[$_]->query_async("SELECT zk_acquire_permit('$name', " . (10 + $_ % 2) . ')') for 0 .. 3;
 		my @answers = map { scalar $_->wait_result } @s;
 		my @errors = map { $_->error } @s;
 		my $capacity = $zkc->get("$semaphores/$name")->{data};
@@ -127,7 +127,7 @@ sub test_capacities
 		  || diag(join "\n", @answers, @errors);
 		my ($error) = grep { $_ } @errors;
 		like($error, qr/"$name" has $capacity permits, not (?!$capacity)1[01]\n.*HINT/s, 'the error of the other sessions names both capacities');
-		fails_with($s[0], "SELECT zk_try_acquire('$name', 3)", '22023', 'a later session with another capacity gets the same error');
+		fails_with($s[0], "SELECT zk_try_acquire_permit('$name', 3)", '22023', 'a later session with another capacity gets the same error');
 		$_->query_ok('SELECT zk_unlock_all()') for @s;
 	}
 	$_->quit for @s;
@@ -142,7 +142,7 @@ sub test_tries
 
 	for my $round (1 .. 5)
 	{
-		$_->query_async("SELECT zk_try_acquire('tries', 4)") for @s;
+		$_->query_async("SELECT zk_try_acquire_permit('tries', 4)") for @s;
 		is(join(' ', sort map { $_->wait_result || $_->error } @s), 'f f t t t t',
 			'four of six simultaneous attempts acquire the four permits');
 		$_->query_ok('SELECT zk_unlock_all()') for @s;
@@ -161,7 +161,7 @@ $zkc->delete("$semaphores/$_", recursive => 1) for $zkc->children($semaphores);
 
 # The nodes that other programs rely on.
 my ($a, $b) = (member('a'), member('b'));
-$a->query_ok("SELECT zk_acquire('seen', 5)");
+$a->query_ok("SELECT zk_acquire_permit('seen', 5)");
 is($zkc->get("$semaphores/seen")->{data}, '5', 'the capacity is the data of the znode');
 my ($lease) = $zkc->children("$semaphores/seen/leases");
 like($lease, qr/^_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-lease-\d{10}$/, "a permit node has Curator's name");
@@ -170,16 +170,16 @@ wait_zk_empty($zkc, "$semaphores/seen/locks");
 
 # A child node of another program counts as a permit.
 $zkc->create("$semaphores/seen/leases/stranger", ephemeral => 1);
-works($a, "SELECT zk_try_acquire('seen', 5)", 't', "a permit beside that of another program: $_") for 1 .. 3;
-works($a, "SELECT zk_try_acquire('seen', 5)", 'f', 'the permit of another program counts');
+works($a, "SELECT zk_try_acquire_permit('seen', 5)", 't', "a permit beside that of another program: $_") for 1 .. 3;
+works($a, "SELECT zk_try_acquire_permit('seen', 5)", 'f', 'the permit of another program counts');
 $zkc->delete("$semaphores/seen/leases/stranger");
-works($a, "SELECT zk_try_acquire('seen', 5)", 't', 'the permit is available once the other program releases it');
+works($a, "SELECT zk_try_acquire_permit('seen', 5)", 't', 'the permit is available once the other program releases it');
 
 $_->query_ok('SELECT zk_unlock_all()') for $a, $b;
 nothing_left($zkc, 'no node is left');
 
 # An unused semaphore is removed after a while, with its capacity.
 wait_until('the semaphore to be removed', sub { !$zkc->exists("$semaphores/seen") });
-works($a, "SELECT zk_acquire('seen', 2) > 0", 't', 'a removed semaphore can have another capacity');
+works($a, "SELECT zk_acquire_permit('seen', 2)", '', 'a removed semaphore can have another capacity');
 
 done_testing();

@@ -74,8 +74,8 @@ sub all_is_clean
 	my $clean = eval { nodes_become(@rest) };
 	ok($clean, "$scenario: no node is left") || diag($@);
 	works($s, "SELECT count(*) FROM zk_held_locks", '0', "$scenario: nothing is held");
-	works($s, "SELECT zk_try_acquire('s', 1)", 'f', "$scenario: a non-blocking attempt still fails");
-	works($s, "SELECT zk_try_acquire('free', 1), zk_release('free')", 't|t', "$scenario: the session works");
+	works($s, "SELECT zk_try_acquire_permit('s', 1)", 'f', "$scenario: a non-blocking attempt still fails");
+	works($s, "SELECT zk_try_acquire_permit('free', 1), zk_release_permit('free')", 't|t', "$scenario: the session works");
 	return;
 }
 
@@ -84,9 +84,9 @@ sub ways_out
 {
 	my ($where) = @_;
 	my %waits = (
-		'session level' => "SELECT zk_acquire('s', 1)",
-		'transaction level' => "SELECT zk_xact_acquire('s', 1)",
-		'timed attempt' => "SELECT zk_try_acquire('s', 1, '1 hour')");
+		'session level' => "SELECT zk_acquire_permit('s', 1)",
+		'transaction level' => "SELECT zk_xact_acquire_permit('s', 1)",
+		'timed attempt' => "SELECT zk_try_acquire_permit('s', 1, '1 hour')");
 
 	for my $wait (sort keys %waits)
 	{
@@ -107,10 +107,10 @@ sub ways_out
 		failed_with($s, '57014', "$scenario: a cancel ends the wait", hint => 0);
 		all_is_clean("$scenario, cancel");
 	}
-	works($s, "SELECT zk_try_acquire('s', 1, '100ms')", 'f', "$where: a timed attempt fails");
+	works($s, "SELECT zk_try_acquire_permit('s', 1, '100ms')", 'f', "$where: a timed attempt fails");
 	all_is_clean("$where, timed attempt");
 
-	$s->query_async("SELECT zk_acquire('s', 1)");
+	$s->query_async("SELECT zk_acquire_permit('s', 1)");
 	nodes_become($rest[0] + !$rest[1], $rest[1] + 1);
 	$s->terminate;
 	$s->wait_result;
@@ -122,22 +122,22 @@ sub ways_out
 sub test_waits
 {
 	($holder, $s) = (member($there), member($here));
-	$holder->query_ok("SELECT zk_acquire('s', 1)");
+	$holder->query_ok("SELECT zk_acquire_permit('s', 1)");
 	@rest = (1, 0);
 	ways_out('behind a permit');
 
 	$waiter = member($there);
-	$waiter->query_async("SELECT zk_acquire('s', 1)");
+	$waiter->query_async("SELECT zk_acquire_permit('s', 1)");
 	@rest = (2, 1);
 	nodes_become(@rest);
 	ways_out('in the queue');
 
 	my $log = -s $here->logfile;
 	$s->query_ok("SET log_lock_waits = on; SET deadlock_timeout = '50ms'");
-	$s->query_async("SELECT zk_acquire('s', 1)");
+	$s->query_async("SELECT zk_acquire_permit('s', 1)");
 	wait_for_log($here, qr/still waiting for a permit of semaphore "s".*Blocked by: .* application_name=member/s, $log);
 	pass('a long wait is logged with its blocker');
-	$holder->query_ok("SELECT zk_release('s')");
+	$holder->query_ok("SELECT zk_release_permit('s')");
 	like($waiter->wait_result, qr/^\d+$/, 'the first waiter is granted the permit');
 	ok(!$s->finished, 'the second waiter still waits');
 	$waiter->quit;
@@ -151,11 +151,11 @@ sub test_waits
 sub test_snapshot
 {
 	($holder, $s) = (member($there), member($here));
-	$holder->query_ok("SELECT zk_acquire('s', 1)");
+	$holder->query_ok("SELECT zk_acquire_permit('s', 1)");
 	$s->query_ok("SET log_lock_waits = on; SET deadlock_timeout = '50ms'");
 	$s->query_ok('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
 	my $log = -s $here->logfile;
-	$s->query_async("SELECT zk_xact_acquire('s', 1)");
+	$s->query_async("SELECT zk_xact_acquire_permit('s', 1)");
 	wait_for_log($here, qr/still waiting for a permit/, $log);
 	$holder->quit;
 	like($s->wait_result, qr/^\d+$/, 'the permit is granted after a wait');
@@ -175,11 +175,11 @@ sub test_ends
 
 	for my $end (sort keys %ends)
 	{
-		for my $level (qw(zk_acquire zk_xact_acquire))
+		for my $level (qw(zk_acquire_permit zk_xact_acquire_permit))
 		{
 			my ($a, $b) = (member($here), member($there));
 			$a->query_ok("BEGIN; SELECT $level('s', 1)");
-			$b->query_async("SELECT zk_acquire('s', 1)");
+			$b->query_async("SELECT zk_acquire_permit('s', 1)");
 			nodes_become(2, 1);
 			$ends{$end}->($a);
 			like($b->wait_result, qr/^\d+$/, "$end, $level: the waiter is granted the permit");
@@ -190,11 +190,11 @@ sub test_ends
 
 	# After a crash the permit ends with the session timeout.
 	my ($a, $b, $c) = (member($short), member($short), member($there));
-	$a->query_ok("SELECT zk_acquire('s', 1)");
+	$a->query_ok("SELECT zk_acquire_permit('s', 1)");
 	my @holders = $zkc->children(leases());
-	$b->query_async("SELECT zk_acquire('s', 1)");
+	$b->query_async("SELECT zk_acquire_permit('s', 1)");
 	nodes_become_or_end(2, 1, \@holders, $b);
-	$c->query_async("SELECT zk_acquire('s', 1)");
+	$c->query_async("SELECT zk_acquire_permit('s', 1)");
 	nodes_become_or_end(2, 2, \@holders, $b, $c);
 	$a->kill9;
 	like($c->wait_result, qr/^\d+$/, 'a crash of holder and waiter frees the permit');
@@ -209,9 +209,9 @@ sub test_loss
 {
 	local $semaphore = '/zklock/semaphores/l';
 	$s = member($here);
-	my $first = $s->query_ok("SELECT zk_acquire('l', 5)");
-	$s->query_ok("BEGIN; SELECT zk_xact_acquire('l', 5)");
-	works($s, 'SELECT count(*), sum(count) FROM zk_held_locks', '2|2', 'a permit at each level');
+	my $first = $s->query_ok("SELECT zk_acquire_permit('l', 5)");
+	$s->query_ok("BEGIN; SELECT zk_xact_acquire_permit('l', 5)");
+	works($s, 'SELECT count(*), sum(hold_count) FROM zk_held_locks', '2|2', 'a permit at each level');
 	$s->query_async('SELECT pg_sleep(600)');
 	wait_for_sql($here, "SELECT state = 'active' FROM pg_stat_activity WHERE pid = " . $s->pid, 't');
 	for my $child ($zkc->children(leases()))
@@ -221,11 +221,11 @@ sub test_loss
 	}
 	failed_with($s, '40001', 'a permit whose node was deleted is reported as lost', like => qr/"l"/);
 	$s->query_ok('ROLLBACK');
-	works($s, "SELECT scope, count, state FROM zk_held_locks", 'session|1|held', 'the loss is reported once; the other permit stays');
-	works($s, "SELECT zk_release('l')", 't', 'the other permit can be released');
+	works($s, "SELECT level, hold_count, state FROM zk_held_locks", 'session|1|held', 'the loss is reported once; the other permit stays');
+	works($s, "SELECT zk_release_permit('l')", 't', 'the other permit can be released');
 
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('lost')");
-	$s->query_ok("SELECT zk_xact_acquire('l', 5)");
+	$s->query_ok("SELECT zk_xact_acquire_permit('l', 5)");
 	$s->query_ok('SET LOCAL zklock.commit_check = always');
 	$zkc->delete(leases() . "/$_") for $zkc->children(leases());
 	commit_refused($s, 'a commit without the permit is refused', like => qr/"l"/);
@@ -233,19 +233,19 @@ sub test_loss
 	$s->quit;
 
 	my $cut = member($short);
-	$cut->query_ok("SELECT zk_acquire('two', 2), zk_acquire('two', 2)");
-	$cut->query_ok("SELECT zk_acquire('more' || i, 1) FROM generate_series(1, 5) AS i");
+	$cut->query_ok("SELECT zk_acquire_permit('two', 2), zk_acquire_permit('two', 2)");
+	$cut->query_ok("SELECT zk_acquire_permit('more' || i, 1) FROM generate_series(1, 5) AS i");
 	$waiter = member($here);
 	$semaphore = '/zklock/semaphores/two';
 	my @holders = $zkc->children(leases());
-	$waiter->query_async("SELECT zk_acquire('two', 2)");
+	$waiter->query_async("SELECT zk_acquire_permit('two', 2)");
 	nodes_become_or_end(3, 1, \@holders, $waiter);
 	$proxy->cut(refuse => 1);
 	like($waiter->wait_result, qr/^\d+$/, 'a disconnected session loses its permits');
 	fails_with($cut, 'SELECT 1', '40001', 'the error reports the lost permits', like => qr/locks "more\d" and 6 others were lost/);
 	works($cut, 'SELECT count(*) FROM zk_held_locks', '0', 'the loss is reported once');
 	$proxy->accept;
-	works($cut, "SELECT zk_try_acquire('two', 2, '1 min')", 't', 'the session can acquire other permits');
+	works($cut, "SELECT zk_try_acquire_permit('two', 2, '1 min')", 't', 'the session can acquire other permits');
 	$_->quit for $cut, $waiter;
 	nothing_left($zkc, 'no node is left after losses');
 	return;
@@ -255,9 +255,9 @@ sub test_loss
 sub test_outage
 {
 	$holder = member($there);
-	$holder->query_ok("SELECT zk_acquire('s', 1)");
+	$holder->query_ok("SELECT zk_acquire_permit('s', 1)");
 	my $cut = member($short);
-	$cut->query_async("SELECT zk_acquire('s', 1)");
+	$cut->query_async("SELECT zk_acquire_permit('s', 1)");
 	nodes_become(2, 1);
 	wait_blocked($cut);
 	$proxy->cut;
@@ -268,7 +268,7 @@ sub test_outage
 	ok(!$cut->finished, 'a waiter survives the end of its session');
 	$proxy->accept;
 	nodes_become(2, 1);
-	$holder->query_ok("SELECT zk_release('s')");
+	$holder->query_ok("SELECT zk_release_permit('s')");
 	like($cut->wait_result, qr/^\d+$/, 'the waiter queues again and is granted its permit');
 	$_->quit for $holder, $cut;
 	nothing_left($zkc, 'no node is left after outages');

@@ -31,7 +31,7 @@ sub fill
 	while ($n < 1000)
 	{
 		$s->query_ok('SAVEPOINT p');
-		$s->query("SELECT zk_acquire('s" . ($n + 1) . "', 1)");
+		$s->query("SELECT zk_acquire_permit('s" . ($n + 1) . "', 1)");
 		last if !$s->ok;
 		$n++;
 	}
@@ -47,10 +47,10 @@ my $room = fill($s);
 cmp_ok($room, '>=', 10 * 4, "max_connections times max_locks_per_transaction have room ($room)");
 
 my $other = session($node);
-fails_with($other, "SELECT zk_acquire('one more', 1)", '53200', '... for all backends together');
+fails_with($other, "SELECT zk_acquire_permit('one more', 1)", '53200', '... for all backends together');
 works($other, "SELECT zk_try_lock('a lock')", 't', '... and locks are not affected');
-$s->query_ok("SELECT zk_release('s1')");
-works($other, "SELECT zk_try_acquire('s1', 1)", 't', 'a released permit leaves room for one of another backend');
+$s->query_ok("SELECT zk_release_permit('s1')");
+works($other, "SELECT zk_try_acquire_permit('s1', 1)", 't', 'a released permit leaves room for one of another backend');
 $_->query_ok('SELECT zk_unlock_all()') for $s, $other;
 is(fill($s), $room, 'there is as much room after all were released');
 

@@ -1,5 +1,5 @@
 # zk_locks fails when the ensemble cannot be read: an empty result would mean that there
-# are no holders. It fails with 08001 or 08006, within connect_timeout, and can be
+# are no holders. It fails with 08001 or 08006, within ensemble_timeout, and can be
 # cancelled meanwhile. Views that do not read the ensemble continue to work.
 
 use strict;
@@ -31,7 +31,7 @@ sub unreadable
 
 # An ensemble that never answers.
 {
-	my $s = session_with($node, connect_string => '127.0.0.1:' . free_port(), connect_timeout => '300ms');
+	my $s = session_with($node, connect_string => '127.0.0.1:' . free_port(), ensemble_timeout => '300ms');
 	unreadable($s, '08001', 'no connection', 'a port without a listener is an error');
 	works($s, 'SELECT state FROM zk_session()', 'closed', 'the failed session is closed');
 	works($s, 'SELECT (SELECT count(*) FROM zk_held_locks) + (SELECT count(*) FROM zk_stat)', '1',
@@ -43,7 +43,7 @@ sub unreadable
 	$s->query_ok('ROLLBACK');
 	$s->query_ok(q(SET lock_timeout = '1ms'));
 	unreadable($s, '08001', 'no connection', 'lock_timeout does not apply');
-	$s->query_ok(q(SET zklock.connect_timeout = '1h'));
+	$s->query_ok(q(SET zklock.ensemble_timeout = '1h'));
 	fails_with($s, "SET statement_timeout = '300ms'; $count_locks", '57014',
 		'statement_timeout ends the wait', hint => 0);
 	$s->query_ok('RESET statement_timeout');
@@ -76,7 +76,7 @@ for my $op (qw(sync getChildren exists getData))
 {
 	for my $fault (qw(lose_request lose_answer))
 	{
-		my $s = session_with($node, connect_timeout => '30s');
+		my $s = session_with($node, ensemble_timeout => '30s');
 		$s->query_ok($count_locks);
 		my $before = $proxy->hits;
 		$proxy->arm(fault => $fault, op => $op, $op =~ /^(?:exists|getData)$/ ? (path => 'l3') : ());
@@ -92,7 +92,7 @@ for my $op (qw(sync getChildren exists getData))
 for my $op (qw(getChildren exists getData))
 {
 	my @made = map { foreign_node($zkc, "/zklock/locks/l$_", 'WRIT') } 2, 4;
-	my $s = session_with($node, connect_timeout => '30s');
+	my $s = session_with($node, ensemble_timeout => '30s');
 	works($s, $count_locks, '7', 'the nodes of another program are shown');
 	$proxy->arm(fault => 'hold_request', op => $op, path => '/l1');
 	my $before = $proxy->hits;
@@ -109,17 +109,17 @@ for my $op (qw(getChildren exists getData))
 {
 	my $s = session($node);
 	$s->query_ok($count_locks);
-	$s->query_ok("SET zklock.connect_timeout = '300ms'");
+	$s->query_ok("SET zklock.ensemble_timeout = '300ms'");
 	$proxy->arm(fault => 'lose_request', op => 'getData', path => 'l3', down => 1);
 	unreadable($s, '08006', 'lost the connection', 'a connection that is not restored is an error');
 	unreadable($s, '08006', 'lost the connection', 'a connection that was lost before is an error');
 	$proxy->disarm->up;
-	$s->query_ok("SET zklock.connect_timeout = '30s'");
+	$s->query_ok("SET zklock.ensemble_timeout = '30s'");
 	works($s, $count_locks, '5', 'the view works when the connection is restored');
 
 	# With a lock held: the session is kept.
 	$s->query_ok("SELECT zk_lock('own')");
-	$s->query_ok("SET zklock.connect_timeout = '300ms'; SET zklock.commit_check = off");
+	$s->query_ok("SET zklock.ensemble_timeout = '300ms'; SET zklock.commit_check = off");
 	$proxy->arm(fault => 'lose_request', op => 'getData', path => 'l3', down => 1);
 	unreadable($s, '08006', 'lost the connection', 'a holder gets the same error');
 	works($s, 'SELECT state FROM zk_held_locks', 'suspect', 'the lock is suspect');
@@ -131,7 +131,7 @@ for my $op (qw(getChildren exists getData))
 
 # The session expires during a read.
 {
-	my $s = session_with($node, connect_timeout => '30s');
+	my $s = session_with($node, ensemble_timeout => '30s');
 	$s->query_ok($count_locks);
 	my $id = zk_session_id($s);
 	$proxy->arm(fault => 'expire', op => 'getData', path => 'l3');
@@ -143,7 +143,7 @@ for my $op (qw(getChildren exists getData))
 
 # With a lock held: the loss is reported.
 {
-	my $s = session_with($node, connect_timeout => '30s');
+	my $s = session_with($node, ensemble_timeout => '30s');
 	$s->query_ok("SELECT zk_lock('lost')");
 	$proxy->arm(fault => 'expire', op => 'getData', path => 'l3');
 	fails_with($s, $count_locks, '40001', 'a lock that is lost during the read is reported', like => qr/"lost"/);

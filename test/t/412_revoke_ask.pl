@@ -117,18 +117,18 @@ fails_with($revoker, q(SELECT zk_revoke('')), '22023', 'the empty string is not 
 
 # Outages.
 {
-	my $s = session_with($node_1, connect_string => '127.0.0.1:' . free_port(), connect_timeout => '300ms');
+	my $s = session_with($node_1, connect_string => '127.0.0.1:' . free_port(), ensemble_timeout => '300ms');
 	fails_with($s, "SELECT zk_revoke('x')", '08001', 'an unreachable ensemble is an error',
 		like => qr/could not ask the holders of lock "x"/);
-	$s->reconnect('zklock.connect_string' => $proxy->connect_string, 'zklock.connect_timeout' => undef);
-	$s->query_ok("SELECT zk_revoke('x'); SET zklock.connect_timeout = '300ms'");
+	$s->reconnect('zklock.connect_string' => $proxy->connect_string, 'zklock.ensemble_timeout' => undef);
+	$s->query_ok("SELECT zk_revoke('x'); SET zklock.ensemble_timeout = '300ms'");
 	$second->query_ok("SELECT zk_lock('x')");
 	my ($held) = queue_of($zkc, 'x');
 	$proxy->arm(fault => 'lose_request', op => 'setData', down => 1);
 	fails_with($s, "SELECT zk_revoke('x')", '08006', 'a connection that is not restored is an error');
 	$proxy->disarm->up;
 	is($zkc->get($held)->{version}, 0, 'no holder has received the request');
-	$s->query_ok("SET zklock.connect_timeout = '30s'");
+	$s->query_ok("SET zklock.ensemble_timeout = '30s'");
 	works($s, "SELECT zk_revoke('x')", '1', 'the request succeeds when the connection is restored');
 
 	$second->query_ok("SELECT zk_unlock('x'), zk_lock('y')");

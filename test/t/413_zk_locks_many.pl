@@ -29,7 +29,7 @@ sub names
 # Requests in flight, counted while the proxy holds the answers.
 {
 	my $holder = session($node);
-	$holder->query_ok('SELECT cardinality(zk_lock_all(' . names('w', 1, 300) . '))');
+	$holder->query_ok('SELECT cardinality(zk_lock_many(' . names('w', 1, 300) . '))');
 	my $s = session_with($node, connect_string => $proxy->connect_string);
 	is($s->query('SELECT count(*) FROM zk_locks'), '300', 'all 300 locks are shown');
 
@@ -73,9 +73,9 @@ sub names
 	for my $i (0 .. 4)
 	{
 		my $half = names("many $i ", 1, 1000);
-		$holders[$i]->query_ok("SELECT cardinality(zk_lock_all_shared($half))");
+		$holders[$i]->query_ok("SELECT cardinality(zk_lock_many_shared($half))");
 		$half = names("many $i ", 1001, 2000);
-		$holders[$i]->query_ok("SELECT cardinality(zk_lock_all_shared($half))");
+		$holders[$i]->query_ok("SELECT cardinality(zk_lock_many_shared($half))");
 	}
 	my @busy = map { session($node) } 1 .. 3;
 	$busy[0]->query_async(q(DO $$ BEGIN FOR i IN 1 .. 1000000 LOOP
@@ -85,7 +85,7 @@ sub names
 		PERFORM zk_try_lock('many 0 ' || 1 + i % 2000, '5ms'); COMMIT;
 		END LOOP; END $$));
 	$busy[2]->query_async(q(DO $$ BEGIN FOR i IN 1 .. 1000000 LOOP
-		PERFORM zk_xact_lock_all(ARRAY['busy 1', 'x ' || i, 'y ' || i]); COMMIT;
+		PERFORM zk_xact_lock_many(ARRAY['busy 1', 'x ' || i, 'y ' || i]); COMMIT;
 		END LOOP; END $$));
 
 	my $s = session($node);

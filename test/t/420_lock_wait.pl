@@ -18,13 +18,13 @@ my $holder = session($here);
 my $far = session($there);
 my $waiter = session($here, application_name => 'waiter');
 my $admin = session($here);
-my $held = 'SELECT name, scope FROM zk_held_locks';
+my $held = 'SELECT name, level FROM zk_held_locks';
 
 works($waiter, "CALL zk_lock_wait('free')", '', 'a free lock is acquired');
 works($waiter, $held, 'free|session', 'the lock is held at session level');
 works($waiter, "CALL zk_lock_wait('free', '0')", '',
 	'the lock is acquired again');
-works($waiter, "SELECT count, token = zk_lock_token('free') FROM zk_held_locks", '2|t',
+works($waiter, "SELECT hold_count, token = zk_lock_token('free') FROM zk_held_locks", '2|t',
 	'the two acquisitions are counted');
 $waiter->query_ok('SELECT zk_unlock_all()');
 

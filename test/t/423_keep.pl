@@ -1,4 +1,4 @@
-# Kept locks (zklock.keep): a session takes a lock that it has released again without a
+# Kept locks (zklock.keep_time): a session takes a lock that it has released again without a
 # request, and gives it up as soon as another session wants it.
 
 use strict;
@@ -20,7 +20,7 @@ sub keeper
 {
 	my ($server, %settings) = @_;
 	my $s = session($server);
-	$s->reconnect('zklock.keep' => '10min', %settings);
+	$s->reconnect('zklock.keep_time' => '10min', %settings);
 	return $s;
 }
 
@@ -119,13 +119,13 @@ my $t = session($there);
 	$k->query_ok("BEGIN; SELECT zk_xact_lock('d')");
 	is(queue_of($zkc, 'd'), 1, 'another mode: the first node is deleted');
 	$k->query_ok('COMMIT');
-	$k->query_ok("SELECT zk_xact_lock_all('{d,e}')");
+	$k->query_ok("SELECT zk_xact_lock_many('{d,e}')");
 	wait_zk_empty($zkc, '/zklock/locks/d');
 	is(queue_of($zkc, 'e'), 0, 'an array is not kept, and what was kept before is deleted');
 	keep($k, 'd');
 	my $other = session($here);
 	$other->query_ok("SELECT zk_lock('e')");
-	$k->query_async("SELECT zk_xact_lock_all('{d,e}')");
+	$k->query_async("SELECT zk_xact_lock_many('{d,e}')");
 	wait_blocked($k);
 	wait_zk_empty($zkc, '/zklock/locks/d');
 	pass('... before the array waits for a session of the same server');
@@ -143,10 +143,10 @@ my $t = session($there);
 	wait_zk_empty($zkc, '/zklock/locks/d');
 	pass('the end of the connection: it is gone');
 
-	$k = keeper($here, 'zklock.keep' => '1s');
+	$k = keeper($here, 'zklock.keep_time' => '1s');
 	keep($k, 'd');
 	wait_zk_empty($zkc, '/zklock/locks/d');
-	pass('zklock.keep has passed: it is gone');
+	pass('zklock.keep_time has passed: it is gone');
 
 	$k = keeper($here, 'zklock.max_locks' => 2);
 	keep($k, 'd');

@@ -20,7 +20,7 @@ INSERT INTO rule VALUES (1);
 CREATE TABLE orders (version int);
 CREATE ROLE app LOGIN;
 GRANT ALL ON rule, orders TO app;
-ALTER ROLE app SET zklock.keep = '10min';
+ALTER ROLE app SET zklock.keep_time = '10min';
 SQL
 }
 my @apps = map { session($_, user => 'app') } @servers, @servers;

@@ -109,18 +109,18 @@ my $theirs = $java->lock(mutex => path('x'), timeout => 60000);
 	ok(!$multi->finished, 'several: they wait for the other lock');
 	works($here, "SELECT zk_unlock('q')", 't', 'several: we release the other lock');
 	ok($multi->wait_result, 'several: they acquire both locks');
-	works($here, "SELECT zk_try_lock_all(ARRAY['p', 'q'])", 'f',
+	works($here, "SELECT zk_try_lock_many(ARRAY['p', 'q'])", 'f',
 		'several: both locks exclude our array');
 	works($here, "SELECT zk_try_lock('p'), zk_try_lock('q')", 'f|f',
 		'several: each lock excludes us');
-	$here->query_async("SELECT zk_lock_all(ARRAY['q', 'p'])");
+	$here->query_async("SELECT zk_lock_many(ARRAY['q', 'p'])");
 	queue('p', 2);
 	queue('q', 2);
 	$multi->release;
 	like($here->wait_result, qr/^\{\d+,\d+\}$/,
 		'several: we acquire both locks when they release');
 	ok(!$multi->acquire(0), 'several: they acquire none while we hold both');
-	works($here, "SELECT zk_unlock_all(ARRAY['p', 'q'])", '{t,t}', 'several: we release');
+	works($here, "SELECT zk_unlock_many(ARRAY['p', 'q'])", '{t,t}', 'several: we release');
 	ok($multi->acquire(30000), 'several: they acquire both locks after our release');
 	$multi->release;
 
@@ -128,7 +128,7 @@ my $theirs = $java->lock(mutex => path('x'), timeout => 60000);
 	works($there, "SELECT zk_try_lock('p', '30s')", 't', 'crosswise: we acquire one lock');
 	$multi->acquire_async;
 	queue('p', 2);
-	$here->query_async("SELECT zk_lock_all(ARRAY['p', 'q'])");
+	$here->query_async("SELECT zk_lock_many(ARRAY['p', 'q'])");
 	queue('p', 3);
 	queue('q', 1);
 	$there->query_ok("SELECT zk_unlock('p')");

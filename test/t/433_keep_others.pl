@@ -1,5 +1,5 @@
 # Sessions that keep a lock, beside contenders that do not ask for it: Curator's and kazoo's.
-# The sessions find these in the queue, and give the lock up, long before zklock.keep has
+# The sessions find these in the queue, and give the lock up, long before zklock.keep_time has
 # passed.
 
 use strict;
@@ -12,7 +12,7 @@ use ZkLock::Contest;
 use ZkLock::Opponent;
 use ZkLock::Util qw(wait_until);
 
-my ($zk, $zkc, @servers) = contest(may_crash => 1, set => { 'zklock.keep' => '10min' });
+my ($zk, $zkc, @servers) = contest(may_crash => 1, set => { 'zklock.keep_time' => '10min' });
 my $java = ZkLock::Opponent->curator($zk->connect_string);
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
 my $case = 0;

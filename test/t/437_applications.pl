@@ -152,7 +152,7 @@ driver = importlib.import_module(sys.argv[2])
 conn = driver.connect(sys.argv[1])
 conn.autocommit = True
 cursor = conn.cursor()
-for call, value in (("zk_try_lock_all(%s)", ["a", "b"]), ("zk_try_lock(%s)", "42")):
+for call, value in (("zk_try_lock_many(%s)", ["a", "b"]), ("zk_try_lock(%s)", "42")):
     cursor.execute("SELECT " + call, (value,))
     cursor.execute("SELECT name FROM zk_held_locks ORDER BY name")
     print([row[0] for row in cursor.fetchall()])

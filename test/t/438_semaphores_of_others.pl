@@ -54,7 +54,7 @@ ZkLock::Duel->new(
 	my @theirs = map { $java->lock(semaphore => path($name), leases => 3) } 1 .. 3;
 	my @ours = map { session($_) } @servers;
 	$ours[1]->reconnect('zklock.node_names' => 'kazoo');
-	my $try = "SELECT zk_try_acquire('$name', 3)";
+	my $try = "SELECT zk_try_acquire_permit('$name', 3)";
 
 	ok($theirs[0]->acquire(0), 'a semaphore of three: they acquire one permit');
 	works($ours[0], $try, 't', 'a semaphore of three: we acquire one permit');
@@ -65,7 +65,7 @@ ZkLock::Duel->new(
 	wait_contenders($name, 4);
 	$theirs[2]->acquire_async;
 	wait_contenders($name, 5);
-	works($ours[0], "SELECT zk_release('$name')", 't', 'a semaphore of three: we release one permit');
+	works($ours[0], "SELECT zk_release_permit('$name')", 't', 'a semaphore of three: we release one permit');
 	ok($theirs[1]->wait_result, 'a semaphore of three: their first waiter is granted it');
 	ok(!$theirs[2]->finished, 'a semaphore of three: their second waiter still waits');
 	works($ours[0],
@@ -74,7 +74,7 @@ ZkLock::Duel->new(
 		'a semaphore of three: zk_locks shows all holders and waiters');
 	$theirs[0]->release;
 	ok($theirs[2]->wait_result, 'a semaphore of three: their second waiter is granted their released permit');
-	$ours[0]->query_async("SELECT zk_acquire('$name', 3)");
+	$ours[0]->query_async("SELECT zk_acquire_permit('$name', 3)");
 	wait_contenders($name, 4);
 	$theirs[1]->expire;
 	like($ours[0]->wait_result, qr/^\d+$/, 'a semaphore of three: we acquire the permit of their lost session');

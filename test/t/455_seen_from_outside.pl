@@ -68,7 +68,7 @@ sub rows
 	my $theirs = $java->lock(semaphore => semaphore_path('v2'), leases => 2);
 	my ($here, $third) = map { session($node) } 1 .. 2;
 	ok($theirs->acquire(0), "Curator's permits: they acquire one");
-	$here->query_ok("SELECT zk_acquire('v2', 2)");
+	$here->query_ok("SELECT zk_acquire_permit('v2', 2)");
 	my @owners = map { / pid=(\d+)/ ? $1 : 'theirs' }
 	  map { $theirs->data(semaphore_path("v2/leases/$_")) } $theirs->participants;
 	is_deeply([ sort @owners ], [ sort $here->pid, 'theirs' ],
@@ -83,7 +83,7 @@ sub rows
 	wait_zk_empty($zkc, semaphore_path('v2/locks'));
 	my %old = map { $_ => 1 } wait_zk_children($zkc, semaphore_path('v2/leases'), 2);
 
-	$third->query_async("SELECT zk_acquire('v2', 2)");
+	$third->query_async("SELECT zk_acquire_permit('v2', 2)");
 	my ($permit_node) = grep { !$old{$_} } wait_zk_children($zkc, semaphore_path('v2/leases'), 3);
 	$zkc->delete(semaphore_path("v2/leases/$permit_node"));
 	wait_until('a new permit node',

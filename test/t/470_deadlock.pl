@@ -133,15 +133,15 @@ for my $servers ([qw(a b c)], [qw(a b c d)])
 	$d->hold($s, "SELECT zk_xact_lock('z')");
 	$d->hold($t, "SELECT zk_xact_lock('y')");
 	$d->hold($u, "SELECT zk_xact_lock('v')");
-	$d->wait_for($s, "SELECT zk_xact_lock_all(ARRAY['x', 'y', 'v'])");
-	$d->wait_for($t, "SELECT zk_xact_lock_all(ARRAY['u', 'z'])");
+	$d->wait_for($s, "SELECT zk_xact_lock_many(ARRAY['x', 'y', 'v'])");
+	$d->wait_for($t, "SELECT zk_xact_lock_many(ARRAY['u', 'z'])");
 	$u->query_ok('ROLLBACK');
 	$d->is_resolved('several names in one call', qr/lock "y"/, qr/lock "z"/);
 
 	($s, $t) = map { $d->open($_) } qw(a b);
 	$d->hold($s, "SELECT zk_xact_lock('z')");
 	$d->hold($t, "SELECT zk_xact_lock('y')");
-	$d->wait_for($s, "SELECT zk_xact_lock_all(ARRAY['first', 'y'])");
+	$d->wait_for($s, "SELECT zk_xact_lock_many(ARRAY['first', 'y'])");
 	wait_zk_children($zkc, '/zklock/locks/first', 1);
 	$d->wait_for($t, "SELECT zk_xact_lock('first')");
 	$d->is_resolved('several names in one call, the lock in the cycle not granted yet',

@@ -168,9 +168,9 @@ $_->append_conf('postgresql.conf', 'zklock.deadlock_detection = on'), $_->reload
 {
 	my ($s, $t) = map { $d->open('a') } 1 .. 2;
 	# The outage lasts until the loss is reported and the server has restarted.
-	$_->query_ok("SET zklock.connect_timeout = '5min'") for $s, $t;
+	$_->query_ok("SET zklock.ensemble_timeout = '5min'") for $s, $t;
 	$d->hold($s, "SELECT zk_xact_lock('x')");
-	$d->wait_for($t, "SELECT zk_xact_lock_all(ARRAY['x', 'y'])");
+	$d->wait_for($t, "SELECT zk_xact_lock_many(ARRAY['x', 'y'])");
 	$zk->kill9;
 	fails_with($s, 'SELECT pg_sleep(60)', '40001', 'a lock is lost in an outage');
 	$s->query_ok('ROLLBACK');

@@ -102,17 +102,17 @@ nobody_fails('a downgrade that admits sharers', \&reported_with_local_waiter,
 	wait => "SELECT zk_xact_lock_shared('x')",
 	release => ["SELECT zk_unlock('x')"]);
 nobody_fails('a permit, with a lock of its name still held', \&reported_with_local_waiter,
-	acquire => ["SELECT zk_acquire('p', 1), zk_lock('p')"],
-	wait => "SELECT zk_xact_acquire('p', 1)",
-	release => ["SELECT zk_release('p')"]);
+	acquire => ["SELECT zk_acquire_permit('p', 1), zk_lock('p')"],
+	wait => "SELECT zk_xact_acquire_permit('p', 1)",
+	release => ["SELECT zk_release_permit('p')"]);
 
 for my $case (
 	[   'a lock', "SELECT zk_lock('x'), zk_lock('z')",
 		"SELECT zk_xact_lock_shared('z')", "SELECT zk_unlock('x')" ],
 	[   'a lock held shared', "SELECT zk_lock('x'), zk_lock_shared('z')",
 		"SELECT zk_xact_lock('z')", "SELECT zk_unlock('x')" ],
-	[   'a permit', "SELECT zk_lock('q'), zk_acquire('q', 1)",
-		"SELECT zk_xact_acquire('q', 1)", "SELECT zk_unlock('q')" ])
+	[   'a permit', "SELECT zk_lock('q'), zk_acquire_permit('q', 1)",
+		"SELECT zk_xact_acquire_permit('q', 1)", "SELECT zk_unlock('q')" ])
 {
 	my ($name, $acquire, $wait, $release) = @$case;
 	make_cycle(acquire => [$acquire], wait => $wait, release => [$release]);

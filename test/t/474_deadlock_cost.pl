@@ -32,7 +32,8 @@ my %proxy = map { $_ => ZkLock::FaultProxy->start(target => $zk) } sort keys %co
 my %node = map {
 	$_ => zklock_node($_, zk => $proxy{$_} // $zk,
 		session_timeout => '40s',
-		extra_conf => "max_connections = " . ($names + 23) . "\nzklock.connect_timeout = '60s'\n")
+		extra_conf => "max_connections = " . ($names + 23) . "\nzklock.ensemble_timeout = '60s'\n"
+		  . "log_min_messages = debug1\n")
 } sort(keys %count), 'd';
 
 # Returns the requests of all waiters for reports and bells.
@@ -47,7 +48,7 @@ sub requests_for_waits
 sub reads
 {
 	return join ' ', map {
-		$node{$_}->safe_psql('postgres', 'SELECT lock_table_reads FROM zk_stat')
+		scalar(() = slurp_file($node{$_}->logfile) =~ /the lock table was read to find deadlocks across servers/g)
 	} sort keys %count;
 }
 
@@ -64,7 +65,7 @@ sub local_wait
 
 my $holder = session($node{d});
 my $list = join ', ', map { "'x$_'" } 0 .. $names - 1;
-$holder->query_ok("SELECT zk_lock_all(ARRAY[$list])");
+$holder->query_ok("SELECT zk_lock_many(ARRAY[$list])");
 
 # The waiters. pgbench ends when all of its clients have acquired their lock.
 my %bench;

@@ -17,7 +17,7 @@ my $d = ZkLock::Deadlock->start([qw(a b c)], zk => $zk, extra_conf => "deadlock_
 
 # Semaphores keep their capacity for some time after their last use, so each has a
 # different name.
-sub acquire { return "SELECT zk_xact_acquire('$_[0]', $_[1])" }
+sub acquire { return "SELECT zk_xact_acquire_permit('$_[0]', $_[1])" }
 
 sub permit { return qr/waits for a permit of semaphore "$_[0]"; blocked by process/ }
 
@@ -36,7 +36,7 @@ my $program = ZkLock::Opponent->curator($zk->connect_string);
 		qr/Process ${\$s->pid} on server \S+:$server[0] waits for a permit of semaphore "y"; blocked by process ${\$t->pid} on server \S+:$server[1]\./,
 		qr/Process ${\$t->pid} on server \S+:$server[1] waits for a permit of semaphore "x"; blocked by process ${\$s->pid} on server \S+:$server[0]\./);
 	my $log = PostgreSQL::Test::Utils::slurp_file($victim->node->logfile);
-	like($log, qr/Process ${\$victim->pid}: SELECT zk_xact_acquire\('[xy]', 1\)/,
+	like($log, qr/Process ${\$victim->pid}: SELECT zk_xact_acquire_permit\('[xy]', 1\)/,
 		'the server log contains the statement');
 	like($log, qr/process ${\$victim->pid} still waiting for a permit of semaphore "[xy]" after/,
 		'... and the long wait');

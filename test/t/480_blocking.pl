@@ -60,7 +60,7 @@ is(blocking($on_b), join("\n", sort(line($on_a, qw(x shared t)), line($on_c, qw(
 # Several names, a holder of another program, and an upgrade: a session's own lock does
 # not block it.
 my $foreign = foreign_node($zkc, path('f'), 'WRIT');
-$on_c->query_async("SELECT zk_lock_all(ARRAY['f', 'x'])");
+$on_c->query_async("SELECT zk_lock_many(ARRAY['f', 'x'])");
 wait_zk_children($zkc, path('f'), 2);
 
 # An upgrade is queued once its node has moved up to the number of the other writer.

@@ -56,7 +56,7 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	my $rejected = mntr($zk)->{connection_rejected};
 	$_->query_ok("SELECT zk_lock('own-' || pg_backend_pid())") for @in;
 	my $out = session($node);
-	$out->query_ok("SET zklock.connect_timeout = '300ms'");
+	$out->query_ok("SET zklock.ensemble_timeout = '300ms'");
 	fails_with($out, "SELECT zk_lock('one more')", '08001',
 		'a connection beyond maxClientCnxns gets an error');
 	works($in[0], "SELECT count(*) FROM zk_locks WHERE name LIKE 'own-%'", CONNECTIONS,
@@ -80,9 +80,9 @@ for ([ '1s', '00:00:04' ], [ '10s', '00:00:10' ], [ '2min', '00:00:40' ])
 	$s->query_ok("SELECT zk_lock('1')");
 	is($tasks->(), 1 + 1, 'a backend with a session has one more thread');
 	works($s, $entries, 1, 'a lock has one entry in the lock table');
-	$s->query_ok("SELECT zk_acquire('permits', 2)");
+	$s->query_ok("SELECT zk_acquire_permit('permits', 2)");
 	works($s, $entries, 1, 'a permit has no entry in the lock table');
-	$s->query_ok("SELECT zk_release('permits')");
+	$s->query_ok("SELECT zk_release_permit('permits')");
 	my $before = mntr($zk)->{approximate_data_size};
 	$s->query_ok('SELECT count(zk_lock(n::text)) FROM generate_series(2, 101) AS n');
 	works($s, $entries, 101, 'each lock has an entry in the lock table');

@@ -82,7 +82,7 @@ my $node = zklock_node('a', zk => $ensemble->connect_string,
 	extra_conf => "listen_addresses = '127.0.0.1'\n");
 $node->safe_psql('postgres', <<'SQL');
 CREATE ROLE exporter LOGIN IN ROLE pg_monitor;
-ALTER ROLE exporter SET zklock.connect_timeout = '2s';
+ALTER ROLE exporter SET zklock.ensemble_timeout = '2s';
 CREATE ROLE locker ROLE exporter;
 SQL
 $node->safe_psql('postgres', block_of('doc/security.md', 'hardening'));

@@ -20,12 +20,12 @@ my ($ensemble, $zkc) = ZkLock::ZkEnsemble->start(
 	config => { maxSessionTimeout => 60000 })->with_client(timeout => 30);
 my @nodes = map {
 	shared_node($_, zk => $ensemble, session_timeout => TIMEOUT,
-		set => { 'zklock.connect_timeout' => TIMEOUT })
+		set => { 'zklock.ensemble_timeout' => TIMEOUT })
 } qw(one two);
 $_->safe_psql('postgres', 'CREATE TABLE t (v text); CREATE TABLE enough ()') for @nodes;
 
 my ($holder, $waiter) = map { session($_) } @nodes;
-$holder->query_ok("SELECT zk_lock('session'), zk_acquire('permits', 1)");
+$holder->query_ok("SELECT zk_lock('session'), zk_acquire_permit('permits', 1)");
 $holder->query_ok('BEGIN');
 my $token = $holder->query_ok("SELECT zk_xact_lock('transaction')");
 $holder->query_ok("INSERT INTO t VALUES ('written')");

@@ -34,7 +34,7 @@ my ($first, $second) = map { session($_) } @nodes;
 	$first->query_ok("SELECT zk_unlock('a')");
 	like($second->wait_result, qr/^\d+$/, 'the other server waits, and acquires the lock after a release');
 	$second->query_ok('SELECT zk_unlock_all()');
-	works($first, "SELECT array_length(zk_lock_all(array_agg('many' || i)), 1) FROM generate_series(1, 900) i",
+	works($first, "SELECT array_length(zk_lock_many(array_agg('many' || i)), 1) FROM generate_series(1, 900) i",
 		'900', '900 locks can be acquired in one call');
 	works($second, 'SELECT count(*) FROM zk_locks WHERE granted', '900', 'another server sees all 900 locks');
 	$first->query_ok('SELECT zk_unlock_all()');
@@ -49,7 +49,7 @@ my %refused = (
 for my $what (sort keys %refused)
 {
 	my $log = -s $nodes[0]->logfile;
-	my $s = session_with($nodes[0], %{ $refused{$what} }, connect_timeout => '1s');
+	my $s = session_with($nodes[0], %{ $refused{$what} }, ensemble_timeout => '1s');
 	my $began = time;
 	fails_with($s, "SELECT zk_lock('refused')", '08001', "$what is refused",
 		like => qr/^DETAIL:.*TLS.*^HINT:.*tls_ca_file/ms);
@@ -57,13 +57,13 @@ for my $what (sort keys %refused)
 	fails_with($s, 'SELECT count(*) FROM zk_locks', '08001', 'a view fails with the same hint', like => qr/^HINT:.*tls_ca_file/m);
 	like(slurp_file($nodes[0]->logfile, $log), qr/ZooKeeper client: init_ssl_for_socket@\d+: \S/,
 		'the server log has the message of the client library');
-	$s->reconnect(map { ("zklock.$_" => undef) } 'connect_timeout', keys %{ $refused{$what} });
+	$s->reconnect(map { ("zklock.$_" => undef) } 'ensemble_timeout', keys %{ $refused{$what} });
 	works($s, "SELECT zk_try_lock('refused')", 't', "the session can lock after $what");
 	$s->quit;
 }
 {
 	my $s = session_with($nodes[0], tls_cert_file => $tls->path('stranger.crt'),
-		tls_key_file => $tls->path('stranger.key'), connect_timeout => '1s');
+		tls_key_file => $tls->path('stranger.key'), ensemble_timeout => '1s');
 	fails_with($s, "SELECT zk_lock('refused')", '08001',
 		'a client with a certificate that the ensemble does not trust is refused',
 		like => qr/^HINT:.*tls_cert_file/m);
@@ -104,7 +104,7 @@ for my $what (sort keys %refused)
 	{
 		chmod 0600, $key;
 		my $log = -s $nodes[0]->logfile;
-		my $s = session_with($nodes[0], tls_key_file => $key, connect_timeout => '1s');
+		my $s = session_with($nodes[0], tls_key_file => $key, ensemble_timeout => '1s');
 		fails_with($s, "SELECT zk_lock('bad')", '08001', 'an unusable key is an error in bounded time',
 			like => qr/^DETAIL:.*TLS/m);
 		like(slurp_file($nodes[0]->logfile, $log), qr/ZooKeeper client:.*key/, 'the server log has the reason');
@@ -145,18 +145,18 @@ for my $what (sort keys %refused)
 	# The client library waits for a server that accepts and does not answer; its caller does
 	# not.
 	$proxy->freeze;
-	my $silent = session_with($nodes[0], connect_string => $proxy->connect_string, connect_timeout => '500ms');
+	my $silent = session_with($nodes[0], connect_string => $proxy->connect_string, ensemble_timeout => '500ms');
 	my $began = time;
 	fails_with($silent, "SELECT zk_lock('silent')", '08001', 'a server that does not answer is an error');
 	cmp_ok(time - $began, '<', 30, 'the error of a silent server comes in bounded time');
-	$silent->query_ok("SET zklock.connect_timeout = '1h'");
+	$silent->query_ok("SET zklock.ensemble_timeout = '1h'");
 	$silent->query_async("SELECT zk_lock('silent')");
 	wait_blocked($silent);
 	$silent->cancel;
 	failed_with($silent, '57014', 'a wait for a silent server can be cancelled', hint => 0);
 	$silent->reconnect('zklock.connect_string' => $zk->secure_connect_string);
 	works($silent, "SELECT zk_try_lock('silent')", 't', 'the session can use another server');
-	my $stuck = session_with($nodes[0], connect_string => $proxy->connect_string, connect_timeout => '500ms');
+	my $stuck = session_with($nodes[0], connect_string => $proxy->connect_string, ensemble_timeout => '500ms');
 	$stuck->query("SELECT zk_lock('silent')");
 	$stuck->quit;
 	wait_for_sql($nodes[0], 'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $stuck->pid, '0');

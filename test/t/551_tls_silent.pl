@@ -79,10 +79,10 @@ sub cpu_time
 	my ($holder, $waiter) = map { session($node) } 1 .. 2;
 	my $full = full_server();
 	$holder->reconnect('zklock.connect_string' => $zk->secure_connect_string);
-	$holder->query_ok("SELECT zk_acquire('busy', 1)");
+	$holder->query_ok("SELECT zk_acquire_permit('busy', 1)");
 	$waiter->reconnect('zklock.connect_string' => $answering->connect_string . ",$full->{connect_string}");
 	$waiter->query_ok("SELECT zk_lock('connected')");
-	$waiter->query_async("SELECT zk_acquire('busy', 1)");
+	$waiter->query_async("SELECT zk_acquire_permit('busy', 1)");
 	wait_blocked($waiter);
 	my $before = cpu_time($waiter);
 	$answering->cut(refuse => 1);

@@ -60,7 +60,7 @@ $shim->break('exits');
 {
 	my $s = session($node);
 	$proxy->freeze;
-	$s->query_async("SET zklock.connect_timeout = '1h'; SELECT zk_lock('first')");
+	$s->query_async("SET zklock.ensemble_timeout = '1h'; SELECT zk_lock('first')");
 	wait_handshake($s->pid);
 	ends('a backend is terminated in its first handshake', sub { $s->terminate }, $s->pid);
 }
@@ -85,7 +85,7 @@ works($witness, "SELECT zk_lock_token('witness') > 0", 't', 'another session kee
 	$s->query_ok("DO \$\$ BEGIN FOR i IN 1 .. $files LOOP EXECUTE 'SELECT FROM t' || i; END LOOP; END \$\$");
 	my $open = () = glob '/proc/' . $s->pid . '/fd/*';
 	cmp_ok($open, '>', DESCRIPTORS, 'a backend has too many files open for select()');
-	$s->query_ok("SET zklock.connect_timeout = '2s'");
+	$s->query_ok("SET zklock.ensemble_timeout = '2s'");
 	fails_with($s, "SELECT zk_lock('many files')", '08001', 'its session is refused');
 	like(slurp_file($node->logfile, $log),
 		qr/ZooKeeper client: TLS needs a file descriptor below 1024, and the lowest free one is \d+/,

@@ -102,14 +102,14 @@ wait_state($second, 'suspended');
 works($second, q(SELECT state FROM zk_held_locks WHERE name = 'x'), 'suspect',
 	'without stunnel the connection is lost and the lock is suspect');
 my $new = session($nodes[0]);
-$new->query_ok("SET zklock.connect_timeout = '500ms'");
+$new->query_ok("SET zklock.ensemble_timeout = '500ms'");
 fails_with($new, "SELECT zk_lock('new')", '08001', 'a new session cannot connect without stunnel');
 start_stunnel();
 wait_state($second, 'connected');
 is(zk_session_id($second), $id, 'the session continues when stunnel is restarted');
 works($second, 'COMMIT', '', "the session's transaction commits");
 like($first->wait_result, qr/^\d+$/, 'the waiter acquires the lock');
-$new->query_ok('RESET zklock.connect_timeout');
+$new->query_ok('RESET zklock.ensemble_timeout');
 works($new, "SELECT zk_try_lock('new')", 't', 'new sessions can connect again');
 $_->query_ok('SELECT zk_unlock_all()') for $first, $second;
 $new->quit;
@@ -122,13 +122,13 @@ sub is_refused
 	stop_stunnel();
 	start_stunnel(%changes);
 	my $s = session($nodes[0]);
-	$s->query_ok("SET zklock.connect_timeout = '1s'");
+	$s->query_ok("SET zklock.ensemble_timeout = '1s'");
 	fails_with($s, "SELECT zk_lock('refused')", '08001', $what);
 	$s->quit;
 	return;
 }
 
-my $plain = session_with($nodes[0], connect_string => "127.0.0.1:$secure", connect_timeout => '1s');
+my $plain = session_with($nodes[0], connect_string => "127.0.0.1:$secure", ensemble_timeout => '1s');
 fails_with($plain, "SELECT zk_lock('plain')", '08001', 'plain text is refused at the port for TLS');
 $plain->quit;
 is_refused('a client certificate that another authority signed is refused',

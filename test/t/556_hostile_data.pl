@@ -26,7 +26,7 @@ my $s = session($node, application_name => 'namer');
 $s->query_ok('CREATE TEMP TABLE names (name text)');
 $s->query_ok('INSERT INTO names VALUES ' . join ', ', map { "(E'" . (encode('UTF-8', $_) =~ s/([\\'])/$1$1/gr =~ s/([^ -~])/sprintf '\\x%02x', ord $1/ger) . "')" } @names);
 works($s, 'SELECT count(DISTINCT zk_lock(name)) FROM names', scalar(@names), 'any name can be locked');
-works($s, 'SELECT count(zk_acquire(name, 2)) FROM names', scalar(@names), 'any name can be a semaphore');
+works($s, 'SELECT count(zk_acquire_permit(name, 2)) FROM names', scalar(@names), 'any name can be a semaphore');
 works($dba, "SELECT count(DISTINCT (kind, name)) FROM zk_locks WHERE application_name = 'namer'",
 	2 * @names, 'each name is a separate lock and semaphore');
 # Characters that control a terminal, or make a text look like another one.
@@ -97,15 +97,15 @@ for my $what (sort keys %capacity)
 	my $number = { zero => 0, many => 10001, most => 999999999 }->{$what};
 	if (defined $number)
 	{
-		fails_with($dba, "SELECT zk_try_acquire('forged-$what', 3)", '22023', "a forged capacity of $number is refused as a different one",
+		fails_with($dba, "SELECT zk_try_acquire_permit('forged-$what', 3)", '22023', "a forged capacity of $number is refused as a different one",
 			like => qr/"forged-$what" has $number permits, not 3$/m);
 		next;
 	}
-	works($dba, "SELECT zk_try_acquire('forged-$what', 3), zk_release('forged-$what')", 't|t',
+	works($dba, "SELECT zk_try_acquire_permit('forged-$what', 3), zk_release_permit('forged-$what')", 't|t',
 		"a forged capacity ($what) that is no number is ignored");
 }
 $zkc->create("/zklock/semaphores/large/leases/$_", data => 'x' x 900_000, ephemeral => 1, makepath => 1) for 1 .. 3;
-works($dba, "SELECT zk_try_acquire('large', 4), zk_try_acquire('large', 4)", 't|f', 'permits with large data count as permits');
+works($dba, "SELECT zk_try_acquire_permit('large', 4), zk_try_acquire_permit('large', 4)", 't|f', 'permits with large data count as permits');
 works($dba, "SELECT count(*), count(server) FROM zk_locks WHERE name = 'large'", '4|1',
 	'... and are shown without their data');
 $dba->query_ok('SELECT zk_unlock_all()');

@@ -94,17 +94,17 @@ fails_with($s, q(ALTER FUNCTION f() SET zklock.root = '/elsewhere'), '42501', 't
 works($s, q(RESET ALL; SHOW zklock.root), '/configured', 'RESET restores the configured value');
 $s->quit;
 {
-	local $ENV{PGOPTIONS} = '-c zklock.on_revoke=cancel -c zklock.connect_timeout=7s';
+	local $ENV{PGOPTIONS} = '-c zklock.on_revoke=cancel -c zklock.ensemble_timeout=7s';
 	$s = session($node, user => 'ordinary');
 	is_configured($s, 'settings of ordinary roles can be set when connecting');
-	works($s, "SELECT current_setting('zklock.on_revoke'), current_setting('zklock.connect_timeout')", 'cancel|7s', '... and take effect');
+	works($s, "SELECT current_setting('zklock.on_revoke'), current_setting('zklock.ensemble_timeout')", 'cancel|7s', '... and take effect');
 	$s->quit;
 }
 
 # Settings of a role, and granted privileges.
 like(connection_error('limited', '-c zklock.max_locks=1000'), qr/permission denied/, 'a role cannot raise its own limit');
 $s = session($node, user => 'limited');
-fails_with($s, "SELECT zk_lock_all(ARRAY['a', 'b', 'c'])", '53400', 'the limit of a role applies');
+fails_with($s, "SELECT zk_lock_many(ARRAY['a', 'b', 'c'])", '53400', 'the limit of a role applies');
 fails_with($s, 'ALTER ROLE limited RESET zklock.max_locks', '42501', '... and the role cannot remove it', hint => 0);
 fails_with($s, 'ALTER ROLE limited SET zklock.max_locks = 1000', '42501', '... or change it', hint => 0);
 $s->quit;
@@ -171,7 +171,7 @@ my $bare = zklock_node('bare', zk => $zk, extra_conf => "zklock.auth_file = '$se
 $bare->adjust_conf('postgresql.conf', 'zklock.connect_string', undef);
 $bare->reload;
 $s = session($bare);
-for my $sql ("SELECT zk_lock('x')", "SELECT zk_try_xact_lock_all(ARRAY['x', 'y'])", "SELECT zk_acquire('x', 1)",
+for my $sql ("SELECT zk_lock('x')", "SELECT zk_try_xact_lock_many(ARRAY['x', 'y'])", "SELECT zk_acquire_permit('x', 1)",
 	'SELECT count(*) FROM zk_locks', "SELECT zk_revoke('x')")
 {
 	fails_with($s, $sql, 'F0000', "fails without an ensemble: $sql", like => qr/^HINT: .*zklock\.connect_string/m);

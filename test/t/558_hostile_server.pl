@@ -79,7 +79,7 @@ for my $what (sort keys %running)
 {
 	my $address = $running{$what}->{address};
 	my $log = -s $node->logfile;
-	my $s = session_with($node, connect_string => $address, connect_timeout => '2s');
+	my $s = session_with($node, connect_string => $address, ensemble_timeout => '2s');
 	$s->query("SELECT zk_lock('alone')");
 	like($s->sqlstate, qr/^080(?:01|06)$/, "$what instead of ZooKeeper is an error");
 	ok(kill(0, $s->pid), '... and ends no backend');
@@ -150,7 +150,7 @@ for my $case (@cases)
 	my $s = session($node);
 	$proxy->arm(fault => 'forge_answer', op => 'getData', path => 'a-token',
 		bytes => message('XXXXXXXX', '00000000' . '00' x 68), every => 1);
-	fails_with($s, "SET statement_timeout = '20s'; SELECT zk_lock_all(ARRAY['a-token', 'b'])", '58000',
+	fails_with($s, "SET statement_timeout = '20s'; SELECT zk_lock_many(ARRAY['a-token', 'b'])", '58000',
 		'a lock whose token would be 0 is not granted');
 	$proxy->disarm;
 	works($s, 'SELECT count(*) FROM zk_held_locks', '0', '... and not held');
@@ -176,7 +176,7 @@ for my $case (@cases)
 	my $s = session($node);
 	$proxy->arm(fault => 'forge_answer', op => 'connect',
 		bytes => '00000025' . '00000000' . '38a8f200' . '00000000000000ff' . '00000010' . '00' x 17);
-	$s->reconnect('zklock.session_timeout' => '1s', 'zklock.connect_timeout' => '1s', 'zklock.commit_check' => 'always');
+	$s->reconnect('zklock.session_timeout' => '1s', 'zklock.ensemble_timeout' => '1s', 'zklock.commit_check' => 'always');
 	$s->query_ok("BEGIN; SELECT zk_lock('endless')");
 	$proxy->arm(fault => 'silence');
 	$s->query_ok("SET statement_timeout = '20s'");

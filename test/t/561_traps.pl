@@ -18,7 +18,7 @@ my $file = credentials_file('kept:S3cr3tPassw0rd', 'hidden_file');
 my $node = zklock_node('a', zk => $zk, extra_conf => <<"CONF");
 zklock.auth_file = '$file'
 zklock.acl = creator
-zklock.log_min_messages = debug
+zklock.client_log_level = debug
 log_min_messages = debug5
 CONF
 $node->safe_psql('postgres', <<'SQL');

@@ -21,7 +21,7 @@ my $semaphores = '/zklock/semaphores';
 sub use_once
 {
 	my ($name) = @_;
-	return $s->query_ok("SELECT zk_acquire('$name', 3), zk_release('$name')");
+	return $s->query_ok("SELECT zk_acquire_permit('$name', 3), zk_release_permit('$name')");
 }
 
 # Uses a semaphore and waits until it is deleted; semaphores used earlier are tried before.
@@ -52,7 +52,7 @@ $zkc->delete("$semaphores/$_") for qw(busy_top/theirs busy_locks/locks/theirs bu
 my %cversion = map { $_ => $zkc->get("$semaphores/$_")->{cversion} } qw(busy_top busy_locks busy_leases);
 wait_deleted_after_use('fifth');
 is_deeply({ map { $_ => $zkc->get("$semaphores/$_")->{cversion} } keys %cversion }, \%cversion, 'a semaphore is not tried again after a refusal');
-works($s, "SELECT zk_try_acquire('busy_top', 3), zk_unlock('mine'), zk_unlock_all()", 't|t|', 'the session and its locks still work');
+works($s, "SELECT zk_try_acquire_permit('busy_top', 3), zk_unlock('mine'), zk_unlock_all()", 't|t|', 'the session and its locks still work');
 $s->quit;
 nothing_left($zkc, 'no node is left');
 

@@ -48,19 +48,19 @@ my @commands = ('VACUUM FULL indexed', 'ANALYZE indexed', 'ANALYZE counted', 'RE
 	'REINDEX INDEX CONCURRENTLY indexed_v', 'CLUSTER indexed', 'REFRESH MATERIALIZED VIEW seen',
 	'CREATE INDEX other ON indexed ((public.expression(v) + 1))');
 my @attacks = (
-	q(SELECT public.zk_unlock_all()), q(SELECT public.zk_unlock('held')), q(SELECT public.zk_unlock_all(ARRAY['held'])),
+	q(SELECT public.zk_unlock_all()), q(SELECT public.zk_unlock('held')), q(SELECT public.zk_unlock_many(ARRAY['held'])),
 	q(SELECT public.zk_unlock('1')), q(SELECT public.zk_unlock('1,2')), q(SELECT public.zk_unlock_shared('shared')),
-	q(SELECT public.zk_release('permit')), q(SELECT public.zk_lock('planted')), q(SELECT public.zk_lock('held')),
-	q(SELECT public.zk_lock_all(ARRAY['planted'])), q(SELECT public.zk_lock_shared('planted')), q(SELECT public.zk_try_lock('planted')),
-	q(SELECT public.zk_try_lock('planted', '1s')), q(SELECT public.zk_try_lock_shared('7')), q(SELECT public.zk_acquire('planted', 1)),
-	q(SELECT public.zk_try_acquire('planted', 1)), q(SELECT zklock_advisory.pg_advisory_unlock_all()),
+	q(SELECT public.zk_release_permit('permit')), q(SELECT public.zk_lock('planted')), q(SELECT public.zk_lock('held')),
+	q(SELECT public.zk_lock_many(ARRAY['planted'])), q(SELECT public.zk_lock_shared('planted')), q(SELECT public.zk_try_lock('planted')),
+	q(SELECT public.zk_try_lock('planted', '1s')), q(SELECT public.zk_try_lock_shared('7')), q(SELECT public.zk_acquire_permit('planted', 1)),
+	q(SELECT public.zk_try_acquire_permit('planted', 1)), q(SELECT zklock_advisory.pg_advisory_unlock_all()),
 	q(SELECT zklock_advisory.pg_advisory_unlock(3)), q(SELECT zklock_advisory.pg_advisory_lock(4)),
 	q(SELECT zklock_advisory.pg_try_advisory_lock(4)), 'CALL public.zk_lock_wait(\'planted\')',
 );
 
 my $s = session($node);
-$s->query_ok("SELECT zk_lock('held'), zk_lock_shared('shared'), zk_lock('1'), zk_lock('1,2'), zk_acquire('permit', 2), zklock_advisory.pg_advisory_lock(3)");
-my $held = 'SELECT string_agg(kind || name || mode || scope || count, chr(44) ORDER BY name) FROM zk_held_locks';
+$s->query_ok("SELECT zk_lock('held'), zk_lock_shared('shared'), zk_lock('1'), zk_lock('1,2'), zk_acquire_permit('permit', 2), zklock_advisory.pg_advisory_lock(3)");
+my $held = 'SELECT string_agg(kind || name || mode || level || hold_count, chr(44) ORDER BY name) FROM zk_held_locks';
 my $before = $s->query_ok($held);
 
 for my $attack (@attacks)

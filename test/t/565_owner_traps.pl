@@ -99,7 +99,7 @@ for my $schema ('trap', 'public', 'zk')
 	is(who_executes('zk_locks_of'), 'pg_monitor', '... and of what shows other sessions to pg_monitor');
 	runs_no_trap('calls', <<"SQL");
 SELECT $schema.zk_lock('a'), $schema.zk_lock('1'), $schema.zk_try_lock('b', '1s'), $schema.zk_try_xact_lock_shared('b', '1s');
-SELECT $schema.zk_fence('a'), $schema.zk_acquire('s', 2), $schema.zk_lock_token('a'), $schema.zk_revoke('a');
+SELECT $schema.zk_fence('a'), $schema.zk_acquire_permit('s', 2), $schema.zk_lock_token('a'), $schema.zk_revoke('a');
 SELECT * FROM $schema.zk_locks; SELECT * FROM $schema.zk_held_locks; SELECT * FROM $schema.zk_stat;
 SELECT * FROM $schema.zk_blocking(1); SELECT * FROM $schema.zk_locks_of('a'); SELECT * FROM $schema.zk_session();
 SELECT zklock_advisory.pg_advisory_lock(1), zklock_advisory.pg_try_advisory_xact_lock(1, 2), zklock_advisory.pg_advisory_unlock(1);

@@ -76,7 +76,7 @@ sub test_exclusive
 sub several
 {
 	my ($version, $names) = @_;
-	return 'SELECT ' . ($version eq 'new' ? 'zk_try_lock_all' : 'zk_try_lock') . "($names)";
+	return 'SELECT ' . ($version eq 'new' ? 'zk_try_lock_many' : 'zk_try_lock') . "($names)";
 }
 
 sub test_shared
@@ -106,18 +106,18 @@ sub test_permits
 	my ($holding, $other) = @_;
 	my @holders = map { session($node{$_}) } $holding, $other;
 	my @others = map { session($node{$_}) } $holding, $other;
-	works($_, "SELECT zk_try_acquire('p', 2)", 't', "$holding creates a semaphore: a permit for each version") for @holders;
-	works($_, "SELECT zk_try_acquire('p', 2)", 'f', '... and no third permit') for @others;
-	fails_with($others[1], "SELECT zk_acquire('p', 3)", '22023', "... $other finds another capacity");
-	$_->query_async("SELECT zk_acquire('p', 2) > 0") for @others;
+	works($_, "SELECT zk_try_acquire_permit('p', 2)", 't', "$holding creates a semaphore: a permit for each version") for @holders;
+	works($_, "SELECT zk_try_acquire_permit('p', 2)", 'f', '... and no third permit') for @others;
+	fails_with($others[1], "SELECT zk_acquire_permit('p', 3)", '22023', "... $other finds another capacity");
+	$_->query_async("SELECT zk_acquire_permit('p', 2)") for @others;
 	wait_zk_children($zkc, '/zklock/semaphores/p/locks', 2);
 	for my $holder (@holders)
 	{
-		$holder->query_ok("SELECT zk_release('p')");
+		$holder->query_ok("SELECT zk_release_permit('p')");
 		wait_until('a permit to be granted', sub { grep { $_->finished } @others });
 		my ($granted) = grep { $_->finished } @others;
 		is($granted->wait_result, 't', '... a released permit goes to one waiter');
-		$granted->query_ok("SELECT zk_release('p')");
+		$granted->query_ok("SELECT zk_release_permit('p')");
 		@others = grep { $_ != $granted } @others;
 		last unless @others;
 	}
@@ -234,7 +234,7 @@ sub test_crowds
 sub test_upgrade
 {
 	my $holder = session($node{new});
-	$holder->query_ok("SELECT zk_lock('x'), zk_acquire('p', 1)");
+	$holder->query_ok("SELECT zk_lock('x'), zk_acquire_permit('p', 1)");
 	my $before = session($node{old});
 	$before->query_ok("SELECT zk_lock('mine')");
 	works($holder, "SELECT zk_try_lock('mine')", 'f', 'before the upgrade: the lock is held');
@@ -244,7 +244,7 @@ sub test_upgrade
 	$node{old}->start;
 	$node{old}->safe_psql('postgres', 'DROP EXTENSION zklock; CREATE EXTENSION zklock');
 	my $after = session($node{old});
-	works($after, "SELECT zk_try_lock('x'), zk_try_lock('mine'), zk_try_acquire('p', 1)", 'f|f|f',
+	works($after, "SELECT zk_try_lock('x'), zk_try_lock('mine'), zk_try_acquire_permit('p', 1)", 'f|f|f',
 		'after the upgrade: what the other server holds is excluded');
 	$after->query_async("SELECT zk_lock('x') > 0");
 	wait_zk_children($zkc, '/zklock/locks/x', 2);

@@ -49,8 +49,8 @@ typedef enum ZklockAcl
 extern char *zklock_connect_string;
 extern char *zklock_root;
 extern int	zklock_session_timeout;
-extern int	zklock_connect_timeout;
-extern int	zklock_keep;
+extern int	zklock_ensemble_timeout;
+extern int	zklock_keep_time;
 extern int	zklock_node_names;	/* ZklNodeNames */
 extern int	zklock_commit_check;	/* ZklockCommitCheck */
 extern int	zklock_stale_snapshot;	/* ZklockStaleSnapshot */

@@ -24,8 +24,8 @@ bool		zklock_is_preloaded = false;
 char	   *zklock_connect_string = "";
 char	   *zklock_root = "/zklock";
 int			zklock_session_timeout = 10000;
-int			zklock_connect_timeout = 10000;
-int			zklock_keep = 0;
+int			zklock_ensemble_timeout = 10000;
+int			zklock_keep_time = 0;
 int			zklock_node_names = ZKL_NODE_NAMES_CURATOR;
 int			zklock_commit_check = ZKLOCK_COMMIT_CHECK_LEASE;
 int			zklock_stale_snapshot = ZKLOCK_STALE_SNAPSHOT_WARNING;
@@ -230,18 +230,18 @@ static const Setting settings[] = {
 		.min = 100,
 		.max = INT_MAX / 8,
 	.check_number = check_session_timeout},
-	{"zklock.connect_timeout",
+	{"zklock.ensemble_timeout",
 		"Sets how long a call waits for a usable ZooKeeper session.",
 		NULL,
 		PGC_USERSET, GUC_UNIT_MS,
-		.number = &zklock_connect_timeout,
+		.number = &zklock_ensemble_timeout,
 		.min = 1,
 	.max = INT_MAX},
-	{"zklock.keep",
+	{"zklock.keep_time",
 		"Sets how long a session keeps the place of a released lock, in case it wants it again.",
 		"0 turns this off.  A session gives the place up when another one wants the lock.",
 		PGC_USERSET, GUC_UNIT_MS,
-		.number = &zklock_keep,
+		.number = &zklock_keep_time,
 	.max = INT_MAX},
 	{"zklock.acl",
 		"Sets which clients may change the znodes that zklock creates.",
@@ -256,7 +256,7 @@ static const Setting settings[] = {
 		PGC_SUSET, GUC_SUPERUSER_ONLY,
 		.text = &zklock_auth_file,
 	.check_text = check_auth_file},
-	{"zklock.log_min_messages",
+	{"zklock.client_log_level",
 		"Sets the lowest level of ZooKeeper client messages that are written to the server log.",
 		NULL,
 		PGC_SUSET, 0,

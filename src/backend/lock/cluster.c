@@ -124,7 +124,7 @@ attempt_in_session(ZklockReader *reader, ZklockReadAttempt attempt, void *arg)
 	done = read_sync(reader) && attempt(reader, arg);
 	end_batch(reader);
 	if (!done && zkl_now_ms() >= zklock_answer_by(&reader->timeout, 0))
-		zklock_fail(reader->action, zklock_no_answer(reader->session, zklock_connect_timeout));
+		zklock_fail(reader->action, zklock_no_answer(reader->session, zklock_ensemble_timeout));
 	return done;
 }
 

@@ -25,12 +25,12 @@
 extern bool zklock_acquire(ZklockNames *names, ZklMode mode, ZklockScope scope, int64 timeout_ms);
 
 /*
- * Acquires one more permit of a semaphore with "capacity" permits.  Returns its token, or 0
- * on timeout.  Waits interruptibly; throws the errors listed in doc/reference.md, after
+ * Acquires one more permit of a semaphore with "capacity" permits.  Returns false on
+ * timeout.  Waits interruptibly; throws the errors listed in doc/reference.md, after
  * releasing what it acquired.
  */
-extern int64 zklock_acquire_permit(const ZklockName *name, int capacity,
-								   ZklockScope scope, int64 timeout_ms);
+extern bool zklock_acquire_permit(const ZklockName *name, int capacity,
+								  ZklockScope scope, int64 timeout_ms);
 
 /* Returns the token of a lock that is held, or 0.  Neither throws nor waits. */
 extern int64 zklock_token(const ZklockName *name);
@@ -270,7 +270,7 @@ typedef bool (*ZklockReadAttempt) (ZklockReader *reader, void *arg);
 
 /*
  * Calls "attempt" until it returns true.  Opens a session if there is none.  Waits
- * interruptibly, up to zklock.connect_timeout, for the connection and for answers, at the
+ * interruptibly, up to zklock.ensemble_timeout, for the connection and for answers, at the
  * start and whenever the connection is lost.  If connecting or reading fails, raises "could
  * not <action>: reason".  Returns how many znodes ACLs forbid to read.
  */

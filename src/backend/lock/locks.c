@@ -27,7 +27,6 @@ typedef struct LockAcquisition
 	ZklockScope scope;
 	ZklockHold **holds;			/* distinct, pinned, in the order of the local locks */
 	int			n;
-	int64		token;			/* of the first one, if it was acquired; else 0 */
 	ZklockTimeout timeout;
 	bool		requeued;
 } LockAcquisition;
@@ -82,7 +81,7 @@ request_locks(LockAcquisition *a, ZklSession *session)
 		items[n].name = hold->name.encoded;
 		items[n].mode = a->mode;
 		items[n].held = hold->lock;
-		items[n].may_be_kept = zklock_keep > 0 && a->names->values == NULL;
+		items[n].may_be_kept = zklock_keep_time > 0 && a->names->values == NULL;
 		n++;
 	}
 	if (items[0].may_be_kept && items[0].held == NULL)
@@ -417,7 +416,6 @@ acquire(LockAcquisition *a)
 	for (int i = 0; acquired && i < a->n; i++)
 		zklock_hold_add(a->holds[i], a->mode, a->scope,
 						GetCurrentTransactionNestLevel());
-	a->token = acquired && a->n > 0 ? a->holds[0]->token : 0;
 	settle_all(a);
 	if (!acquired)
 		zklock_count_gave_up(&a->timeout);
@@ -445,7 +443,7 @@ zklock_acquire(ZklockNames *names, ZklMode mode, ZklockScope scope, int64 timeou
 	return acquire(&a);
 }
 
-int64
+bool
 zklock_acquire_permit(const ZklockName *name, int capacity, ZklockScope scope,
 					  int64 timeout_ms)
 {
@@ -457,8 +455,7 @@ zklock_acquire_permit(const ZklockName *name, int capacity, ZklockScope scope,
 	zklock_check_loss();
 	zklock_check_own_permits(name, capacity, timeout_ms);
 	permit = zklock_hold_prepare_permit(name, capacity);
-	(void) acquire(&a);
-	return a.token;
+	return acquire(&a);
 }
 
 int64

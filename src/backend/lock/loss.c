@@ -387,7 +387,7 @@ prove_locks(void)
 	if (must_prove || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS ||
 		!zkl_session_lease_lasts(session, true))
 		confirm(session, Min(zkl_session_info(session).session_timeout_ms,
-							 Max(zklock_session_timeout, zklock_connect_timeout)));
+							 Max(zklock_session_timeout, zklock_ensemble_timeout)));
 }
 
 void

@@ -83,8 +83,8 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 static bool
 has_timed_out(const RemoteWait *w, const ZklRequestInfo *info, int64 now, int64 *check_again)
 {
-	int64		bound = w->started + (info->has_asked ? Min(ZKLOCK_ASK_MS, zklock_connect_timeout)
-									  : zklock_connect_timeout);
+	int64		bound = w->started + (info->has_asked ? Min(ZKLOCK_ASK_MS, zklock_ensemble_timeout)
+									  : zklock_ensemble_timeout);
 
 	if (!info->blocked || zkl_session_state(w->wait.session) != ZKL_SESSION_CONNECTED)
 		return false;
@@ -221,7 +221,6 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 
 	status = zkl_request_status(request);
 	finish(&w, &info);
-	zklock_count_round_trips();
 	timeout->must_requeue = timeout->must_requeue && status == ZKL_PENDING;
 	switch (status)
 	{

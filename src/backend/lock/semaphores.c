@@ -114,7 +114,7 @@ zklock_request_permit(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *se
 		ZklStatus	status = request_once(permit, timeout, session, &is_pending);
 		int64		next = zkl_now_ms() + RETRY_MS;
 
-		if (!is_pending || next >= timeout->started + zklock_connect_timeout)
+		if (!is_pending || next >= timeout->started + zklock_ensemble_timeout)
 			return status;
 		zklock_no_answer_due(timeout);
 		zklock_wait(session, has_pause_ended, &next);

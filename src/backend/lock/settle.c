@@ -18,7 +18,7 @@
 static bool
 can_keep(const ZklockHold *hold, ZklMode needed)
 {
-	return zklock_keep > 0 && needed == ZKL_MODE_NONE && hold->kind == ZKLOCK_LOCK &&
+	return zklock_keep_time > 0 && needed == ZKL_MODE_NONE && hold->kind == ZKLOCK_LOCK &&
 		!(hold->exclusive.local && zklock_local_has_waiters(hold->local_key, ZKL_MODE_EXCLUSIVE)) &&
 		!(hold->shared.local && zklock_local_has_waiters(hold->local_key, ZKL_MODE_SHARED));
 }
@@ -45,7 +45,7 @@ settle_remote(ZklockHold *hold)
 	if (needed == ZKL_MODE_NONE && zklock_is_lost(hold))
 		zklock_count(ZKLOCK_STAT_LOCKS_LOST, 1);
 	if (can_keep(hold, needed))
-		zkl_lock_keep(hold->lock, zklock_keep);
+		zkl_lock_keep(hold->lock, zklock_keep_time);
 	else
 		zkl_lock_reduce(hold->lock, needed);
 	hold->mode = needed;

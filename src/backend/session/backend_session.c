@@ -80,7 +80,6 @@ zklock_session_close(int timeout_ms)
 {
 	if (session == NULL)
 		return;
-	zklock_count_answers_of(NULL);
 	if (has_connected && zklock_session_is_lost(session))
 		zklock_count(ZKLOCK_STAT_SESSIONS_LOST, 1);
 	has_connected = false;
@@ -220,7 +219,6 @@ open_session(void)
 				 errdetail("Memory, a file descriptor or a thread could not be allocated."),
 				 errhint("Check the limits of the user that runs the server (ulimit -a).")));
 	}
-	zklock_count_answers_of(session);
 }
 
 static bool

@@ -71,7 +71,7 @@ static const char *
 no_session_hint(void)
 {
 	if (zklock_tls_ca_file[0] == '\0')
-		return "Check zklock.connect_string and that the ensemble has a quorum; zklock.connect_timeout limits the wait.";
+		return "Check zklock.connect_string and that the ensemble has a quorum; zklock.ensemble_timeout limits the wait.";
 	return "Check that zklock.connect_string has the ensemble's ports for TLS, that the ensemble has a quorum, and that the certificates in the files of zklock.tls_ca_file, zklock.tls_cert_file and zklock.tls_key_file are valid; the server log has the messages of the ZooKeeper client.";
 }
 
@@ -110,7 +110,7 @@ zklock_no_answer(ZklSession *session, int64 waited_ms)
 {
 	ZklockProblem problem = {ERRCODE_CONNECTION_FAILURE,
 		"the ZooKeeper ensemble does not answer",
-	"Retry when the ensemble is reachable again; zklock.connect_timeout limits the wait.", NULL};
+	"Retry when the ensemble is reachable again; zklock.ensemble_timeout limits the wait.", NULL};
 	ZklSessionInfo info = zkl_session_info(session);
 
 	if (info.state == ZKL_SESSION_CONNECTED)

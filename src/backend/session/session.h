@@ -53,7 +53,7 @@ extern int64 zklock_time_left(const ZklockTimeout *timeout, bool *is_lock_timeou
 
 /*
  * The rule for outages: a call that an answer is due to and that makes no progress for
- * zklock.connect_timeout fails.  Returns when that will be.  An attempt that has not queued
+ * zklock.ensemble_timeout fails.  Returns when that will be.  An attempt that has not queued
  * fails already at the end of its own timeout, but not within a second, which is for the
  * round trips.  "progress" is 0 without a session, otherwise above that of the request.
  */
@@ -397,8 +397,6 @@ typedef enum ZklockStat
 	ZKLOCK_STAT_LOCKS_LOST,
 	ZKLOCK_STAT_COMMITS_REFUSED,
 	ZKLOCK_STAT_REVOCATIONS,
-	ZKLOCK_STAT_ROUND_TRIPS,
-	ZKLOCK_STAT_LOCK_TABLE_READS,
 	ZKLOCK_N_STATS
 } ZklockStat;
 
@@ -414,15 +412,6 @@ extern void zklock_count_gave_up(const ZklockTimeout *timeout);
 
 /* A call failed; called in PG_CATCH, before the error is flushed. */
 extern void zklock_count_failed(const ZklockTimeout *timeout);
-
-/*
- * Counts the answers of the ensemble in a session that has just been opened.  NULL: in
- * none; called before the session is closed.
- */
-extern void zklock_count_answers_of(ZklSession *session);
-
-/* Counts the answers that this session has received since the last call. */
-extern void zklock_count_round_trips(void);
 
 
 /*

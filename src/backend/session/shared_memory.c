@@ -51,7 +51,6 @@ typedef struct Counters
 } Counters;
 
 /* the counters, stats_reset */
-#define STAT_COLUMNS (ZKLOCK_N_STATS + 1)
 
 /* MaxBackends of them; session_id 0: empty. */
 static ZklockShownSession *slots;
@@ -332,8 +331,6 @@ zklock_copy_shown(ZklockShown *copy)
  */
 
 /* The session whose answers are counted, or NULL; and how many of them are. */
-static ZklSession *counted_session = NULL;
-static uint64 counted_answers = 0;
 
 void
 zklock_count(ZklockStat stat, int64 n)
@@ -379,46 +376,35 @@ zklock_count_failed(const ZklockTimeout *timeout)
 		zklock_count(ZKLOCK_STAT_DEADLOCKS, 1);
 }
 
-void
-zklock_count_round_trips(void)
-{
-	ZklSessionInfo info;
-
-	if (counted_session == NULL)
-		return;
-	info = zkl_session_info(counted_session);
-	zklock_count(ZKLOCK_STAT_ROUND_TRIPS, info.n_answers - counted_answers);
-	counted_answers = info.n_answers;
-}
-
-void
-zklock_count_answers_of(ZklSession *session)
-{
-	zklock_count_round_trips();
-	counted_session = session;
-	counted_answers = 0;
-}
-
 PG_FUNCTION_INFO_V1(zklock_stat);
 
+/*
+ * The script of another version may have other columns: the last one is the time of the reset,
+ * and counters that this version does not have are NULL.
+ */
 Datum
 zklock_stat(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	Datum		values[STAT_COLUMNS];
-	bool		nulls[STAT_COLUMNS] = {false};
+	Datum	   *values;
+	bool	   *nulls;
+	int			last;
 
 	zklock_require_leader();
 	InitMaterializedSRF(fcinfo, 0);
-	zklock_count_round_trips();
-	for (int i = 0; i < ZKLOCK_N_STATS; i++)
+	last = rsinfo->setDesc->natts - 1;
+	values = palloc0(sizeof(Datum) * (last + 1));
+	nulls = palloc(sizeof(bool) * (last + 1));
+	memset(nulls, true, sizeof(bool) * (last + 1));
+	for (int i = 0; i < Min(last, ZKLOCK_N_STATS); i++)
 	{
 		uint64		count = pg_atomic_read_u64(&counters->counts[i]);
 
 		values[i] = i == ZKLOCK_STAT_WAIT_MS ? Float8GetDatum((double) count) : Int64GetDatum(count);
+		nulls[i] = false;
 	}
-	values[STAT_COLUMNS - 1] =
-		TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&counters->since));
+	values[last] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&counters->since));
+	nulls[last] = false;
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	return (Datum) 0;
 }
@@ -429,7 +415,6 @@ Datum
 zklock_stat_reset(PG_FUNCTION_ARGS)
 {
 	zklock_require_leader();
-	zklock_count_round_trips();
 	for (int i = 0; i < ZKLOCK_N_STATS; i++)
 		pg_atomic_write_u64(&counters->counts[i], 0);
 	pg_atomic_write_u64(&counters->since, (uint64) GetCurrentTimestamp());

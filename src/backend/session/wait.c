@@ -81,7 +81,7 @@ zklock_answer_by(ZklockTimeout *timeout, uint64 progress)
 		timeout->progress = progress;
 		timeout->progress_ms = now;
 	}
-	answer_by = timeout->progress_ms + zklock_connect_timeout;
+	answer_by = timeout->progress_ms + zklock_ensemble_timeout;
 	if (timeout->timeout_ms <= 0 || timeout->queued)
 		return answer_by;
 	return Min(answer_by, Max(timeout->started + timeout->timeout_ms,

@@ -141,7 +141,7 @@ zklock_at_pre_prepare(void)
 				 : errmsg("cannot PREPARE a transaction that has acquired lock \"%s\"",
 						  zklock_hold_display(hold)),
 				 errdetail("Transaction-level locks and permits cannot outlive the session that acquired them."),
-				 errhint("Acquire it at session level with zk_lock() or zk_acquire(), or do not use PREPARE TRANSACTION.")));
+				 errhint("Acquire it at session level with zk_lock() or zk_acquire_permit(), or do not use PREPARE TRANSACTION.")));
 }
 
 /*

@@ -41,7 +41,7 @@ my %moments = (
 	},
 	'locking several' => {
 		prepare => "SELECT zk_try_lock('warm-%s')",
-		run => "SELECT zk_xact_lock_all(ARRAY['%s', '%1\$s-2'])"
+		run => "SELECT zk_xact_lock_many(ARRAY['%s', '%1\$s-2'])"
 	},
 	upgrading => {
 		prepare => "SELECT zk_lock_shared('%s')",

@@ -1,0 +1,540 @@
+\echo Use "CREATE EXTENSION zklock" to load this file. \quit
+
+-- Cluster-wide advisory locks over ZooKeeper.  One section for each operation.  A key is
+-- text.  A function takes one name, or several names that are locked all or not at all.
+--
+-- The schema may belong to a role that the installing user should not trust.  So this
+-- script must not find objects in it that the script does not create: a call with
+-- arguments of other types than those declared is qualified with pg_catalog.
+
+
+-- wait, session level
+
+CREATE FUNCTION zk_lock(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_lock(text) IS
+	'obtain cluster-wide exclusive lock, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
+
+CREATE FUNCTION zk_lock_shared(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_lock_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_lock_shared(text) IS
+	'obtain cluster-wide shared lock, waiting if necessary; held until unlocked or the session ends; returns the fencing token';
+
+CREATE FUNCTION zk_lock_many(names text[])
+RETURNS bigint[]
+AS 'MODULE_PATHNAME', 'zk_lock_many'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_lock_many(text[]) IS
+	'obtain cluster-wide exclusive locks on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing tokens';
+
+CREATE FUNCTION zk_lock_many_shared(names text[])
+RETURNS bigint[]
+AS 'MODULE_PATHNAME', 'zk_lock_many_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_lock_many_shared(text[]) IS
+	'obtain cluster-wide shared locks on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing tokens';
+
+
+-- wait, transaction level
+
+CREATE FUNCTION zk_xact_lock(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_xact_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_xact_lock(text) IS
+	'obtain cluster-wide exclusive lock, waiting if necessary; held until the transaction ends; returns the fencing token';
+
+CREATE FUNCTION zk_xact_lock_shared(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_xact_lock_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_xact_lock_shared(text) IS
+	'obtain cluster-wide shared lock, waiting if necessary; held until the transaction ends; returns the fencing token';
+
+CREATE FUNCTION zk_xact_lock_many(names text[])
+RETURNS bigint[]
+AS 'MODULE_PATHNAME', 'zk_xact_lock_many'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_xact_lock_many(text[]) IS
+	'obtain cluster-wide exclusive locks on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing tokens';
+
+CREATE FUNCTION zk_xact_lock_many_shared(names text[])
+RETURNS bigint[]
+AS 'MODULE_PATHNAME', 'zk_xact_lock_many_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_xact_lock_many_shared(text[]) IS
+	'obtain cluster-wide shared locks on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing tokens';
+
+
+-- attempt, session level
+
+CREATE FUNCTION zk_try_lock(name text, timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_try_lock(text, interval) IS
+	'obtain cluster-wide exclusive lock if possible within the timeout; held until unlocked or the session ends; false if not obtained';
+
+CREATE FUNCTION zk_try_lock_shared(name text, timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_lock_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_try_lock_shared(text, interval) IS
+	'obtain cluster-wide shared lock if possible within the timeout; held until unlocked or the session ends; false if not obtained';
+
+CREATE FUNCTION zk_try_lock_many(names text[], timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_lock_many'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_try_lock_many(text[], interval) IS
+	'obtain cluster-wide exclusive locks on several names, all or nothing, if possible within the timeout; held until unlocked or the session ends; false if not obtained';
+
+CREATE FUNCTION zk_try_lock_many_shared(names text[], timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_lock_many_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_try_lock_many_shared(text[], interval) IS
+	'obtain cluster-wide shared locks on several names, all or nothing, if possible within the timeout; held until unlocked or the session ends; false if not obtained';
+
+
+-- attempt, transaction level
+
+CREATE FUNCTION zk_try_xact_lock(name text, timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_xact_lock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_try_xact_lock(text, interval) IS
+	'obtain cluster-wide exclusive lock if possible within the timeout; held until the transaction ends; false if not obtained';
+
+CREATE FUNCTION zk_try_xact_lock_shared(name text, timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_xact_lock_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_try_xact_lock_shared(text, interval) IS
+	'obtain cluster-wide shared lock if possible within the timeout; held until the transaction ends; false if not obtained';
+
+CREATE FUNCTION zk_try_xact_lock_many(names text[], timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_xact_lock_many'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_try_xact_lock_many(text[], interval) IS
+	'obtain cluster-wide exclusive locks on several names, all or nothing, if possible within the timeout; held until the transaction ends; false if not obtained';
+
+CREATE FUNCTION zk_try_xact_lock_many_shared(names text[], timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_xact_lock_many_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_try_xact_lock_many_shared(text[], interval) IS
+	'obtain cluster-wide shared locks on several names, all or nothing, if possible within the timeout; held until the transaction ends; false if not obtained';
+
+
+-- release
+
+CREATE FUNCTION zk_unlock(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_unlock'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_unlock(text) IS
+	'release cluster-wide exclusive lock held at session level; false with a warning if not held; does not wait';
+
+CREATE FUNCTION zk_unlock_shared(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_unlock_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_unlock_shared(text) IS
+	'release cluster-wide shared lock held at session level; false with a warning if not held; does not wait';
+
+CREATE FUNCTION zk_unlock_many(names text[])
+RETURNS boolean[]
+AS 'MODULE_PATHNAME', 'zk_unlock_many'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_unlock_many(text[]) IS
+	'release cluster-wide exclusive locks on several names held at session level; false with a warning for each that is not held; does not wait';
+
+CREATE FUNCTION zk_unlock_many_shared(names text[])
+RETURNS boolean[]
+AS 'MODULE_PATHNAME', 'zk_unlock_many_shared'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_unlock_many_shared(text[]) IS
+	'release cluster-wide shared locks on several names held at session level; false with a warning for each that is not held; does not wait';
+
+CREATE FUNCTION zk_unlock_all()
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_unlock_everything'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_unlock_all() IS
+	'release all cluster-wide locks and permits that this session holds at session level; does not wait';
+
+
+-- a wait without a transaction
+
+CREATE PROCEDURE zk_lock_wait(name text, timeout interval DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'zk_lock_wait'
+LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_lock_wait(text, interval) IS
+	'obtain cluster-wide exclusive lock, waiting if needed without a snapshot or a transaction that others would wait for; held until unlocked or the session ends; an error if not obtained within the timeout; not in a transaction block';
+
+
+-- token
+
+CREATE FUNCTION zk_lock_token(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_lock_token'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock_token(text) IS
+	'fencing token of a cluster-wide lock if this session holds it, else null; does not contact the ensemble';
+
+
+-- semaphores: a name and the number of its permits
+
+CREATE FUNCTION zk_acquire_permit(name text, permits integer)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_acquire_permit'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_acquire_permit(text, integer) IS
+	'obtain one more permit of a cluster-wide semaphore, waiting if necessary; held until released or the session ends';
+
+CREATE FUNCTION zk_xact_acquire_permit(name text, permits integer)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_xact_acquire_permit'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_xact_acquire_permit(text, integer) IS
+	'obtain one more permit of a cluster-wide semaphore, waiting if necessary; held until the transaction ends';
+
+CREATE FUNCTION zk_try_acquire_permit(name text, permits integer, timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_acquire_permit'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_try_acquire_permit(text, integer, interval) IS
+	'obtain one more permit of a cluster-wide semaphore if it is available within the timeout; held until released or the session ends';
+
+CREATE FUNCTION zk_try_xact_acquire_permit(name text, permits integer, timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_xact_acquire_permit'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_try_xact_acquire_permit(text, integer, interval) IS
+	'obtain one more permit of a cluster-wide semaphore if it is available within the timeout; held until the transaction ends';
+
+CREATE FUNCTION zk_release_permit(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_release_permit'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+COMMENT ON FUNCTION zk_release_permit(text) IS
+	'release one permit of a cluster-wide semaphore that this session holds at session level; does not wait';
+
+
+-- revocation
+
+CREATE FUNCTION zk_revoked(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_revoked'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_revoked(text) IS
+	'whether the release of a cluster-wide lock that this session holds was requested; does not contact the ensemble';
+
+CREATE FUNCTION zk_revoke(name text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'zk_revoke'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
+
+REVOKE EXECUTE ON FUNCTION zk_revoke(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_revoke(text) TO pg_signal_backend;
+
+COMMENT ON FUNCTION zk_revoke(text) IS
+	'request the release of a cluster-wide lock from all its holders, on any server and in Curator programs; returns the number of holders that got a request';
+
+
+-- fencing: the functions read and write the table for every caller
+
+CREATE TABLE zklock_fences (
+	lock text COLLATE "C" PRIMARY KEY,
+	token bigint NOT NULL,
+	fenced_at timestamptz NOT NULL,
+	fenced_by text NOT NULL
+) USING heap;
+
+-- the owner of the database dumps and restores the rows
+GRANT SELECT, INSERT ON zklock_fences TO pg_database_owner;
+SELECT pg_catalog.pg_extension_config_dump('zklock_fences', '');
+
+CREATE FUNCTION zklock_fences_keep()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'zklock_fences_keep'
+LANGUAGE C;
+
+REVOKE EXECUTE ON FUNCTION zklock_fences_keep() FROM PUBLIC;
+
+COMMENT ON FUNCTION zklock_fences_keep() IS
+	'trigger of zklock_fences: no write lowers or removes a recorded token';
+
+CREATE TRIGGER zklock_fences_keep
+	BEFORE INSERT OR UPDATE OR DELETE ON zklock_fences
+	FOR EACH ROW EXECUTE FUNCTION zklock_fences_keep();
+CREATE TRIGGER zklock_fences_keep_all
+	BEFORE TRUNCATE ON zklock_fences
+	FOR EACH STATEMENT EXECUTE FUNCTION zklock_fences_keep();
+
+-- ALWAYS: in the apply workers of logical replication too
+ALTER TABLE zklock_fences ENABLE ALWAYS TRIGGER zklock_fences_keep;
+ALTER TABLE zklock_fences ENABLE ALWAYS TRIGGER zklock_fences_keep_all;
+
+COMMENT ON TRIGGER zklock_fences_keep ON zklock_fences IS
+	'keeps the greater token';
+COMMENT ON TRIGGER zklock_fences_keep_all ON zklock_fences IS
+	'refuses TRUNCATE';
+
+COMMENT ON TABLE zklock_fences IS
+	'greatest tokens of cluster-wide locks that zk_fence() recorded in this database; kept by dump and restore';
+COMMENT ON COLUMN zklock_fences.lock IS 'name of the lock in UTF-8, percent-encoded';
+COMMENT ON COLUMN zklock_fences.token IS 'greatest fencing token of an exclusive holder';
+COMMENT ON COLUMN zklock_fences.fenced_at IS 'when it was recorded, by this server''s clock';
+COMMENT ON COLUMN zklock_fences.fenced_by IS 'the session user at that time';
+
+CREATE FUNCTION zk_fence(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_fence'
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+COST 1000;
+
+COMMENT ON FUNCTION zk_fence(text) IS
+	'record the token of a cluster-wide lock that this session holds in this database; an error if a later holder has recorded its token; returns the fencing token';
+
+CREATE FUNCTION zk_fence_reset(name text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_fence_reset'
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+COST 1000;
+
+REVOKE EXECUTE ON FUNCTION zk_fence_reset(text) FROM PUBLIC;
+
+COMMENT ON FUNCTION zk_fence_reset(text) IS
+	'remove the token recorded for a name, after the ZooKeeper ensemble was rebuilt empty';
+
+CREATE FUNCTION zk_fence_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_fence_reset'
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+COST 1000;
+
+REVOKE EXECUTE ON FUNCTION zk_fence_reset() FROM PUBLIC;
+
+COMMENT ON FUNCTION zk_fence_reset() IS
+	'remove all tokens recorded in this database, after the ZooKeeper ensemble was rebuilt empty';
+
+CREATE FUNCTION zk_fence_vacuum(older_than interval)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'zk_fence_vacuum'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+REVOKE EXECUTE ON FUNCTION zk_fence_vacuum(interval) FROM PUBLIC;
+
+COMMENT ON FUNCTION zk_fence_vacuum(interval) IS
+	'remove tokens recorded longer ago than the given age and before the oldest session of this database started; returns the number removed';
+
+
+-- views of locks and sessions
+
+CREATE FUNCTION zklock_held_locks(
+	OUT kind text, OUT name text, OUT mode text, OUT level text,
+	OUT hold_count bigint, OUT token bigint, OUT acquired_at timestamptz,
+	OUT state text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_held_locks'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 10;
+
+COMMENT ON FUNCTION zklock_held_locks() IS
+	'rows of the view zk_held_locks';
+
+-- the function returns each permit of a semaphore
+CREATE VIEW zk_held_locks AS
+	SELECT kind, name, mode, level, pg_catalog.sum(hold_count)::bigint AS hold_count,
+		pg_catalog.min(token) AS token, pg_catalog.min(acquired_at) AS acquired_at, state
+	FROM zklock_held_locks()
+	GROUP BY kind, name, mode, level, state;
+
+COMMENT ON VIEW zk_held_locks IS
+	'cluster-wide locks that this session holds according to its own records; does not contact the ensemble';
+COMMENT ON COLUMN zk_held_locks.kind IS 'lock or semaphore';
+COMMENT ON COLUMN zk_held_locks.name IS 'name as given';
+COMMENT ON COLUMN zk_held_locks.mode IS 'exclusive, shared or permit';
+COMMENT ON COLUMN zk_held_locks.level IS 'session or transaction';
+COMMENT ON COLUMN zk_held_locks.hold_count IS 'how often the lock must be released';
+COMMENT ON COLUMN zk_held_locks.token IS 'fencing token; of several permits the token of the oldest one';
+COMMENT ON COLUMN zk_held_locks.acquired_at IS 'when it was first obtained, by this server''s clock';
+COMMENT ON COLUMN zk_held_locks.state IS
+	'held; suspect while the ensemble is unreachable; lost if the loss was not reported yet';
+
+GRANT SELECT ON zk_held_locks TO PUBLIC;
+
+CREATE FUNCTION zklock_locks(
+	OUT kind text, OUT name text, OUT mode text, OUT granted boolean,
+	OUT kept boolean, OUT queue_position integer, OUT token bigint, OUT server text,
+	OUT pid integer, OUT datname text, OUT usename text,
+	OUT application_name text, OUT client text, OUT session_id text,
+	OUT requested_at timestamptz, OUT znode text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_locks'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000 ROWS 100;
+
+COMMENT ON FUNCTION zklock_locks() IS
+	'rows of the view zk_locks';
+
+CREATE VIEW zk_locks AS
+	SELECT kind, name, mode, granted, kept, queue_position, token, server, pid,
+		datname, usename, application_name, client, session_id, requested_at, znode
+	FROM zklock_locks();
+
+COMMENT ON VIEW zk_locks IS
+	'all holders and waiters of cluster-wide locks and semaphores, of any server and program; reads the ensemble, and fails if the ensemble cannot be read';
+COMMENT ON COLUMN zk_locks.kind IS 'lock or semaphore';
+COMMENT ON COLUMN zk_locks.name IS 'name as given';
+COMMENT ON COLUMN zk_locks.mode IS 'exclusive, shared or permit';
+COMMENT ON COLUMN zk_locks.granted IS 'true for a holder, false for a waiter';
+COMMENT ON COLUMN zk_locks.kept IS 'true if its session may have released the lock and keep only its place, which it gives up when another session wants the lock';
+COMMENT ON COLUMN zk_locks.queue_position IS 'position among the waiters, 1 for the next; null if granted';
+COMMENT ON COLUMN zk_locks.token IS 'fencing token of the holder, or the token that a waiter will get';
+COMMENT ON COLUMN zk_locks.server IS 'host:port of the PostgreSQL server, or the address that a Curator client reports';
+COMMENT ON COLUMN zk_locks.pid IS 'process id of the backend on that server';
+COMMENT ON COLUMN zk_locks.datname IS 'database of the backend';
+COMMENT ON COLUMN zk_locks.usename IS 'session user of the backend';
+COMMENT ON COLUMN zk_locks.application_name IS 'application_name of the backend, or the text that another program wrote into the node';
+COMMENT ON COLUMN zk_locks.client IS 'zklock, curator, kazoo or other, as far as the node''s name shows';
+COMMENT ON COLUMN zk_locks.session_id IS 'ZooKeeper session of the znode';
+COMMENT ON COLUMN zk_locks.requested_at IS 'when the node was created, by the clock of the ensemble';
+COMMENT ON COLUMN zk_locks.znode IS 'the node, below the chroot of zklock.connect_string';
+
+GRANT SELECT ON zk_locks TO PUBLIC;
+
+CREATE FUNCTION zk_locks_of(name text)
+RETURNS SETOF zk_locks
+AS 'MODULE_PATHNAME', 'zk_locks_of'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000 ROWS 10;
+
+COMMENT ON FUNCTION zk_locks_of(text) IS
+	'the rows of zk_locks for the lock and the semaphore of a name; reads these znodes alone';
+
+CREATE FUNCTION zk_server()
+RETURNS text
+AS 'MODULE_PATHNAME', 'zklock_server'
+LANGUAGE C STABLE PARALLEL SAFE;
+
+COMMENT ON FUNCTION zk_server() IS
+	'name of this server as shown in zk_locks.server';
+
+CREATE FUNCTION zk_blocking(pid integer)
+RETURNS TABLE (server text, pid integer, name text, mode text, granted boolean)
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+COST 1000 ROWS 10
+BEGIN ATOMIC
+	WITH seen AS MATERIALIZED (
+		SELECT l.kind, l.name, l.mode, l.granted, l.queue_position, l.server,
+			l.pid, l.session_id,
+			CASE l.kind WHEN 'lock' THEN pg_catalog.regexp_replace(l.znode, '[^/]*$', '') END AS parent
+		FROM zk_locks AS l)
+	SELECT b.server, b.pid, b.name, b.mode, b.granted
+	FROM seen AS w JOIN seen AS b ON b.kind = w.kind AND b.name = w.name
+		AND b.parent IS NOT DISTINCT FROM w.parent
+	WHERE w.server = zk_server() AND w.pid = $1 AND NOT w.granted
+		AND b.session_id IS DISTINCT FROM w.session_id
+		AND (b.granted OR b.queue_position < w.queue_position)
+		AND (b.mode <> 'shared' OR w.mode <> 'shared')
+	ORDER BY b.name, b.granted DESC, b.queue_position, b.server, b.pid;
+END;
+
+COMMENT ON FUNCTION zk_blocking(integer) IS
+	'holders and earlier waiters that block a waiting backend of this server in the ensemble, on any server and in other programs; pg_blocking_pids() shows the blockers on this server';
+
+CREATE FUNCTION zk_session(
+	OUT session_id text, OUT state text, OUT server text,
+	OUT session_timeout interval, OUT lease_remaining interval,
+	OUT connected_at timestamptz, OUT locks integer)
+RETURNS record
+AS 'MODULE_PATHNAME', 'zklock_session_info'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_session() IS
+	'the ZooKeeper session of this backend, one row: state is closed, connecting, connected, suspended, expired or auth_failed; never connects';
+
+
+-- counters
+
+CREATE FUNCTION zklock_stat(
+	OUT acquisitions bigint, OUT waits bigint,
+	OUT wait_time double precision, OUT timeouts bigint, OUT cancels bigint,
+	OUT deadlocks bigint, OUT sessions_opened bigint,
+	OUT sessions_lost bigint, OUT locks_lost bigint,
+	OUT commits_refused bigint, OUT revocations bigint,
+	OUT stats_reset timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zklock_stat'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 1;
+
+COMMENT ON FUNCTION zklock_stat() IS 'the row of the view zk_stat';
+
+CREATE VIEW zk_stat AS
+	SELECT acquisitions, waits, wait_time, timeouts, cancels, deadlocks, sessions_opened, sessions_lost,
+		locks_lost, commits_refused, revocations, stats_reset
+	FROM zklock_stat();
+
+COMMENT ON VIEW zk_stat IS
+	'counters of cluster-wide locks of this server, one row; does not contact the ensemble';
+COMMENT ON COLUMN zk_stat.acquisitions IS
+	'locks and permits obtained, including locks that were already held';
+COMMENT ON COLUMN zk_stat.waits IS 'calls that waited for other holders, on this server or another';
+COMMENT ON COLUMN zk_stat.wait_time IS 'total duration of these calls in milliseconds, successful or not';
+COMMENT ON COLUMN zk_stat.timeouts IS 'waits ended by lock_timeout or by the timeout of a timed attempt';
+COMMENT ON COLUMN zk_stat.cancels IS 'calls ended by a cancel or by statement_timeout';
+COMMENT ON COLUMN zk_stat.deadlocks IS 'calls ended because of a deadlock';
+COMMENT ON COLUMN zk_stat.sessions_opened IS 'ZooKeeper sessions that were established';
+COMMENT ON COLUMN zk_stat.sessions_lost IS 'ZooKeeper sessions that expired or were refused later';
+COMMENT ON COLUMN zk_stat.locks_lost IS 'locks and permits that were lost while they were held';
+COMMENT ON COLUMN zk_stat.commits_refused IS 'transactions not committed because a lock was lost or could not be confirmed';
+COMMENT ON COLUMN zk_stat.revocations IS 'times that the release of a lock held here was requested';
+COMMENT ON COLUMN zk_stat.stats_reset IS 'time of the last reset of the counters';
+
+GRANT SELECT ON zk_stat TO PUBLIC;
+
+CREATE FUNCTION zk_stat_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'zklock_stat_reset'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+REVOKE EXECUTE ON FUNCTION zk_stat_reset() FROM PUBLIC;
+
+COMMENT ON FUNCTION zk_stat_reset() IS
+	'set the counters of zk_stat to zero';

@@ -1,0 +1,1 @@
+\echo Use "ALTER EXTENSION zklock_advisory UPDATE" to load this file. \quit
