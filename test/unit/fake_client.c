@@ -385,13 +385,13 @@ fake_call_back(ZklClient *client, FakeDelivery *d)
 	switch (d->kind)
 	{
 		case DELIVERY_ANSWER:
-			zkl__on_client_answer_io(d->call, &d->result);
+			client->events->answer_io(d->call, &d->result);
 			break;
 		case DELIVERY_EVENT:
-			zkl__on_client_event_io(client->session, d->event, &info);
+			client->events->event_io(client->session, d->event, &info);
 			break;
 		case DELIVERY_WATCH:
-			zkl__on_client_watch_io(client->session, d->path);
+			client->events->watch_io(client->session, d->path);
 			break;
 	}
 	fake_wire_free_delivery(d);
@@ -461,7 +461,7 @@ fake_ring(ZklClient *client)
 		return false;
 	client->timer_ms = 0;
 	client->is_calling = true;
-	zkl__on_client_timer_io(client->session);
+	client->events->timer_io(client->session);
 	fake_called_back(client);
 	stepped();
 	return true;

@@ -22,6 +22,7 @@
 struct ZklClient
 {
 	ZklClient  *next;
+	const ZklClientEvents *events;
 	ZklSession *session;
 	int64_t		session_id;
 	int			session_timeout_ms;

@@ -59,26 +59,13 @@ client_main_io(void *arg)
 	return NULL;
 }
 
-/*
- * test_io_thread.c has an object and functions of its own in the place of the client and of the
- * weak functions here.
- */
-#define REPLACEABLE __attribute__((weak))
-
 /* The client's own thread does the work. */
-REPLACEABLE void
-zkl__on_thread_pass_io(ZklClient *client, ZklIoThreadWatch *watch)
+static void
+pass(ZklClient *client, ZklIoThreadWatch *watch)
 {
 	if (!client->has_thread)
 		client->has_thread = pthread_create(&client->thread, NULL, client_main_io, client) == 0;
-	watch->fd = -1;
 	watch->until_ms = client->has_thread ? ZKL_IO_THREAD_NEVER : zkl_io_thread_now() + 1;
-}
-
-REPLACEABLE void
-zkl__on_thread_timer_io(ZklClient *client)
-{
-	zkl__on_client_timer_io(client->session);
 }
 
 static void
@@ -94,8 +81,8 @@ client_unlink(ZklClient *client)
 		fake_tree_end_session(client->session_id);
 }
 
-REPLACEABLE void
-zkl__on_thread_close_io(ZklClient *client)
+static void
+client_close(ZklClient *client)
 {
 	pthread_mutex_lock(&mutex);
 	client->stopping = true;
@@ -109,16 +96,35 @@ zkl__on_thread_close_io(ZklClient *client)
 	pthread_mutex_unlock(&mutex);
 }
 
-REPLACEABLE void
-zkl__on_thread_free_io(ZklClient *client, bool abandoned)
+static void
+client_free(ZklClient *client)
 {
-	if (abandoned)
-		zkl__on_client_closed_io(client->session);
 	while (client->requests)
 		fake_wire_free_request(fake_wire_pop_request(&client->requests));
 	while (client->deliveries)
 		fake_wire_free_delivery(fake_wire_pop_delivery(&client->deliveries));
 	free(client);
+}
+
+static void *
+io_thread_main_io(void *arg)
+{
+	ZklClient  *client = arg;
+	ZklIoThreadWatch watch = {.fd = -1};
+	ZklIoThreadStep step;
+
+	while ((step = zkl_io_thread_next(client->io_thread, &watch)) != ZKL_IO_THREAD_STOP)
+		if (step == ZKL_IO_THREAD_TIMER)
+			client->events->timer_io(client->session);
+		else
+			pass(client, &watch);
+	client_close(client);
+	if (zkl_io_thread_stopped(client->io_thread))
+	{
+		client->events->closed_io(client->session);
+		client_free(client);
+	}
+	return NULL;
 }
 
 
@@ -156,11 +162,13 @@ fake_last_client(void)
 }
 
 ZklClient *
-zkl_client_open(const ZklSessionConfig *config, int wait_fd, ZklSession *session)
+zkl_client_open(const ZklSessionConfig *config, int wait_fd, const ZklClientEvents *events,
+				ZklSession *session)
 {
 	ZklClient  *client = calloc(1, sizeof(ZklClient));
 
 	(void) wait_fd;
+	client->events = events;
 	client->session = session;
 	client->session_timeout_ms = config->session_timeout_ms;
 	pthread_mutex_lock(&mutex);
@@ -169,7 +177,7 @@ zkl_client_open(const ZklSessionConfig *config, int wait_fd, ZklSession *session
 	fake_clients = client;
 	pthread_mutex_unlock(&mutex);
 	if (threaded)
-		zkl_io_thread_start(&client->io_thread, client);
+		zkl_io_thread_start(&client->io_thread, io_thread_main_io, client);
 	return client;
 }
 
@@ -177,7 +185,13 @@ bool
 zkl_client_close(ZklClient *client, int timeout_ms)
 {
 	if (threaded)
-		return zkl_io_thread_stop(client->io_thread, timeout_ms);
+	{
+		bool		stopped = zkl_io_thread_stop(client->io_thread, timeout_ms);
+
+		if (stopped)
+			client_free(client);
+		return stopped;
+	}
 	if (client->is_calling && timeout_ms == 0)
 		client->closes_late = true;
 	if (client->hangs || client->is_calling)
@@ -186,7 +200,7 @@ zkl_client_close(ZklClient *client, int timeout_ms)
 	while (fake_apply_one(client))
 		;
 	client_unlink(client);
-	zkl__on_thread_free_io(client, false);
+	client_free(client);
 	return true;
 }
 
@@ -223,7 +237,8 @@ void
 fake_close_late(ZklClient *client)
 {
 	client_unlink(client);
-	zkl__on_thread_free_io(client, true);
+	client->events->closed_io(client->session);
+	client_free(client);
 }
 
 /* Sends nothing: submissions are sent at once, and answers call back by themselves. */

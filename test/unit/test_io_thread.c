@@ -18,9 +18,10 @@
 #include "recipe/zookeeper/io_thread.h"
 #include "tap.h"
 
-/* The object that the I/O thread serves and frees. */
-struct ZklClient
+/* The object that the I/O thread serves. */
+typedef struct Charge
 {
+	ZklIoThread *io_thread;
 	ZklIoThreadWatch watch;		/* what its passes request */
 	bool		close_blocks;
 	bool		all_blocked;
@@ -28,20 +29,20 @@ struct ZklClient
 	int64_t		timer_ms;
 	int			timers;
 	sem_t		let_close;
-};
+} Charge;
 
 static sem_t fired;
 static sem_t passed;
 static sem_t freed;
 static bool freed_abandoned;
-static ZklClient *charge;
+static Charge *charge;
 static int	closed;
 static int64_t last_timer_ms;
 static int64_t last_pass_ms;	/* atomic */
 
 /* Reads whatever is there, as a real pass does. */
-void
-zkl__on_thread_pass_io(ZklClient *c, ZklIoThreadWatch *watch)
+static void
+pass(Charge *c, ZklIoThreadWatch *watch)
 {
 	sigset_t	mask;
 	uint64_t	count;
@@ -58,8 +59,8 @@ zkl__on_thread_pass_io(ZklClient *c, ZklIoThreadWatch *watch)
 	sem_post(&passed);
 }
 
-void
-zkl__on_thread_timer_io(ZklClient *c)
+static void
+run_timer(Charge *c)
 {
 	c->timer_ms = zkl_io_thread_now();
 	c->timers++;
@@ -67,16 +68,8 @@ zkl__on_thread_timer_io(ZklClient *c)
 	sem_post(&fired);
 }
 
-void
-zkl__on_thread_close_io(ZklClient *c)
-{
-	if (c->close_blocks)
-		sem_wait(&c->let_close);
-	closed++;
-}
-
-void
-zkl__on_thread_free_io(ZklClient *c, bool abandoned)
+static void
+free_charge(Charge *c, bool abandoned)
 {
 	freed_abandoned = abandoned;
 
@@ -85,22 +78,51 @@ zkl__on_thread_free_io(ZklClient *c, bool abandoned)
 	sem_post(&freed);
 }
 
+static void *
+thread_main(void *arg)
+{
+	Charge	   *c = arg;
+	ZklIoThreadWatch watch = {.fd = -1};
+	ZklIoThreadStep step;
+
+	while ((step = zkl_io_thread_next(c->io_thread, &watch)) != ZKL_IO_THREAD_STOP)
+		if (step == ZKL_IO_THREAD_TIMER)
+			run_timer(c);
+		else
+			pass(c, &watch);
+	if (c->close_blocks)
+		sem_wait(&c->let_close);
+	closed++;
+	if (zkl_io_thread_stopped(c->io_thread))
+		free_charge(c, true);
+	return NULL;
+}
+
 /* Starts an I/O thread, and waits for its first pass. */
 static ZklIoThread *
 start(void)
 {
-	ZklIoThread *io_thread;
-
-	charge = calloc(1, sizeof(ZklClient));
+	charge = calloc(1, sizeof(Charge));
 	charge->watch.fd = -1;
 	charge->watch.until_ms = ZKL_IO_THREAD_NEVER;
 	sem_init(&charge->let_close, 0, 0);
 	closed = 0;
 	while (sem_trywait(&passed) == 0)
 		;
-	zkl_io_thread_start(&io_thread, charge);
+	zkl_io_thread_start(&charge->io_thread, thread_main, charge);
 	sem_wait(&passed);
-	return io_thread;
+	return charge->io_thread;
+}
+
+/* Stops the thread, and frees the object if the thread has closed in time. */
+static bool
+stop(ZklIoThread *io_thread, int timeout_ms)
+{
+	bool		stopped = zkl_io_thread_stop(io_thread, timeout_ms);
+
+	if (stopped)
+		free_charge(charge, false);
+	return stopped;
 }
 
 static void
@@ -118,10 +140,10 @@ test_start(void)
 	ok(sigismember(&before, SIGTERM) == sigismember(&after, SIGTERM) &&
 	   sigismember(&before, SIGINT) == sigismember(&after, SIGINT),
 	   "the caller's signal mask is unchanged");
-	ok(zkl_io_thread_stop(io_thread, 5000), "the thread stops");
+	ok(stop(io_thread, 5000), "the thread stops");
 	is_int(closed, 1, "the thread has closed once");
-	is_int(sem_trywait(&freed), 0, "the thread has freed the object");
-	ok(!freed_abandoned, "the object is freed, not abandoned");
+	is_int(sem_trywait(&freed), 0, "the object is freed");
+	ok(!freed_abandoned, "the thread leaves the object to its owner");
 }
 
 static void
@@ -140,7 +162,7 @@ test_timer(void)
 	ok(true, "a timer that is already due fires");
 	zkl_io_thread_set_timer(io_thread, now + 3600000);
 	zkl_io_thread_set_timer(io_thread, 0);
-	ok(zkl_io_thread_stop(io_thread, 5000), "a thread without a timer stops");
+	ok(stop(io_thread, 5000), "a thread without a timer stops");
 	sem_wait(&freed);
 	is_int(sem_trywait(&fired), -1, "each timer fires once");
 }
@@ -154,7 +176,7 @@ test_blocked_close(void)
 
 	charge->close_blocks = true;
 	began = zkl_io_thread_now();
-	ok(!zkl_io_thread_stop(io_thread, 100), "stopping reports that closing takes too long");
+	ok(!stop(io_thread, 100), "stopping reports that closing takes too long");
 	ok(zkl_io_thread_now() - began >= 100, "stopping waits for the given timeout");
 	is_int(sem_trywait(&freed), -1, "the object is not freed meanwhile");
 	sem_post(let_close);
@@ -247,7 +269,7 @@ test_owner_first(void)
 
 	zkl_io_thread_owner_waits(io_thread, false);
 	ok(reads_at_once(fd), "the thread reads at once for an owner that does not wait");
-	ok(zkl_io_thread_stop(io_thread, 5000), "the thread stops");
+	ok(stop(io_thread, 5000), "the thread stops");
 	sem_wait(&freed);
 	close(fd);
 }
@@ -263,13 +285,13 @@ test_passes(void)
 	zkl_io_thread_want_pass(io_thread);
 	sem_wait(&passed);
 	ok(is_read_within(10000) && is_read_within(10000), "a pass is repeated at the time that it requests");
-	ok(zkl_io_thread_stop(io_thread, 5000), "the thread stops");
+	ok(stop(io_thread, 5000), "the thread stops");
 	sem_wait(&freed);
 
 	io_thread = start_polling(fd, false);
 	put(fd);
 	ok(is_read_within(10000), "the thread reads a descriptor that is not shared");
-	ok(zkl_io_thread_stop(io_thread, 5000), "the thread stops");
+	ok(stop(io_thread, 5000), "the thread stops");
 	sem_wait(&freed);
 	close(fd);
 }
@@ -287,7 +309,7 @@ test_rest(void)
 	began = clock();
 	is_read_within(200);
 	ok(clock() - began < CLOCKS_PER_SEC / 100, "... and with a timer that is not due");
-	ok(zkl_io_thread_stop(io_thread, 5000), "the thread stops");
+	ok(stop(io_thread, 5000), "the thread stops");
 	sem_wait(&freed);
 }
 

@@ -116,8 +116,9 @@ handle_answer(ZklCall *call, const ZklResult *result)
 		zkl__retry_later(session);
 }
 
+/* The client's answer to a call, which is freed. */
 void
-zkl__on_client_answer_io(ZklCall *call, const ZklResult *result)
+zkl__answer_io(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
 

@@ -97,6 +97,7 @@ extern void zkl__lease_run(ZklSession *session, int64_t now);
 extern bool zkl__lease_has_expired(const ZklSession *session, int64_t now);
 
 /* calls.c */
+extern void zkl__answer_io(ZklCall *call, const ZklResult *result);
 extern void zkl__call_free(ZklCall *call);
 extern void zkl__keepalive(ZklSession *session, int64_t now);
 extern void zkl__arm_keepalive(ZklSession *session);

@@ -167,8 +167,8 @@ run_timers(ZklSession *session)
 	arm_next_timer(session);
 }
 
-void
-zkl__on_client_timer_io(ZklSession *session)
+static void
+timer_io(ZklSession *session)
 {
 	zkl__session_lock(session);
 	run_timers(session);
@@ -180,9 +180,8 @@ zkl__on_client_timer_io(ZklSession *session)
  * Other events of the client
  */
 
-void
-zkl__on_client_event_io(ZklSession *session, ZklConnectionEvent event,
-						const ZklConnectionInfo *info)
+static void
+event_io(ZklSession *session, ZklConnectionEvent event, const ZklConnectionInfo *info)
 {
 	zkl__session_lock(session);
 	session->client_connected = event == ZKL_EVENT_CONNECTED;
@@ -203,8 +202,8 @@ zkl__on_client_event_io(ZklSession *session, ZklConnectionEvent event,
 	unlock_and_end(session);
 }
 
-void
-zkl__on_client_watch_io(ZklSession *session, const char *path)
+static void
+watch_io(ZklSession *session, const char *path)
 {
 	zkl__session_lock(session);
 	if (!zkl__is_final(session))
@@ -236,11 +235,13 @@ session_free(ZklSession *session)
 	free(session);
 }
 
-void
-zkl__on_client_closed_io(ZklSession *session)
-{
-	session_free(session);
-}
+static const ZklClientEvents client_events = {
+	.event_io = event_io,
+	.answer_io = zkl__answer_io,
+	.watch_io = watch_io,
+	.timer_io = timer_io,
+	.closed_io = session_free,
+};
 
 /* Appends a path to *room, and moves that behind it. */
 static char *
@@ -312,7 +313,7 @@ zkl_session_open(const ZklSessionConfig *config)
 	{
 		/* Events, which may come before this is set, wait for the mutex. */
 		zkl__session_lock(session);
-		session->client = zkl_client_open(config, session->wait_fd, session);
+		session->client = zkl_client_open(config, session->wait_fd, &client_events, session);
 		zkl__session_unlock(session);
 	}
 	if (session->client == NULL)

@@ -19,10 +19,10 @@
  *
  *		function						thread			mutex held when called
  *		zkl_... (recipe.h)				owner			none; takes the session's
- *		zkl__on_client_answer_io, _watch_io,
- *		_event_io						any [1]			library's; takes the session's
- *		... _timer_io					I/O				none; takes the session's
- *		... _closed_io					I/O				none; frees the session
+ *		ZklClientEvents: answer_io,
+ *		watch_io, event_io				any [1]			library's; takes the session's
+ *		... timer_io					I/O				none; takes the session's
+ *		... closed_io					I/O				none; frees the session
  *		zkl__... [2], ZklHandler,
  *		ZklUses, zkl__on_... [3]		any				session's
  *		on_loss_io, on_revoke_io		any				session's

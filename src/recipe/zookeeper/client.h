@@ -8,7 +8,7 @@
  * nothing else of the client library.
  *
  * - Every operation is asynchronous.  An operation that returned true is answered
- *   exactly once with zkl__on_client_answer_io(), never from inside the call that submitted
+ *   exactly once with answer_io (ZklClientEvents), never from inside the call that submitted
  *   it.  An operation that returned false was not sent and is never answered.  An
  *   operation without an answer when zkl_client_close() returns stays unanswered.
  * - Answers, watches and connection events arrive one at a time, in the order in which
@@ -54,24 +54,24 @@ typedef struct ZklConnectionInfo
 	char		server[64];		/* address:port */
 } ZklConnectionInfo;
 
-/*
- * The events of a client, implemented by src/recipe/session.
- */
+/* What a client calls; the table must exist as long as the client. */
+typedef struct ZklClientEvents
+{
+	void		(*event_io) (ZklSession *session, ZklConnectionEvent event,
+							 const ZklConnectionInfo *info);
 
-extern void zkl__on_client_event_io(ZklSession *session, ZklConnectionEvent event,
-									const ZklConnectionInfo *info);
+	/* what the result points to is valid only during this call */
+	void		(*answer_io) (ZklCall *call, const ZklResult *result);
 
-/* what the result points to is valid only during this call */
-extern void zkl__on_client_answer_io(ZklCall *call, const ZklResult *result);
+	/* a watch on "path" fired, see ZklOp */
+	void		(*watch_io) (ZklSession *session, const char *path);
 
-/* a watch on "path" fired, see ZklOp */
-extern void zkl__on_client_watch_io(ZklSession *session, const char *path);
+	/* the time given to zkl_client_set_timer() has come */
+	void		(*timer_io) (ZklSession *session);
 
-/* the time given to zkl_client_set_timer() has come */
-extern void zkl__on_client_timer_io(ZklSession *session);
-
-/* the last event, if zkl_client_close() returned false: the client has closed */
-extern void zkl__on_client_closed_io(ZklSession *session);
+	/* the last event, if zkl_client_close() returned false: the client has closed */
+	void		(*closed_io) (ZklSession *session);
+} ZklClientEvents;
 
 /*
  * Starts a client and returns at once; its I/O thread resolves names and connects.
@@ -80,7 +80,7 @@ extern void zkl__on_client_closed_io(ZklSession *session);
  * used and closed in the same process.
  */
 extern ZklClient *zkl_client_open(const ZklSessionConfig *config, int wait_fd,
-								  ZklSession *session);
+								  const ZklClientEvents *events, ZklSession *session);
 
 /*
  * Ends the session at the ensemble if the client is connected, stops the I/O thread

@@ -13,7 +13,7 @@
  * the owner does, and an owner that reads by itself finds the library free.
  * test/model/handover.pml checks this.
  *
- * Calls nothing of ZooKeeper.
+ * Calls nothing of ZooKeeper: the thread asks what is to be done next (zk_client.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -36,9 +36,8 @@ struct ZklIoThread
 	pthread_cond_t has_stopped; /* wait_stopped() waits for it */
 	pthread_t	thread;
 	int			kick_fd;		/* readable: wakes the thread */
-	ZklClient  *client;
 	bool		stopping;		/* the owner has requested the end */
-	bool		stopped;		/* closed; only zkl__on_thread_free_io() is still called */
+	bool		stopped;		/* the client is closed */
 	bool		abandoned;		/* the owner did not wait: the thread frees everything */
 	bool		pass_wanted;
 	int64_t		timer_ms;		/* 0: none */
@@ -103,39 +102,35 @@ sleep_once(ZklIoThread *io_thread, const ZklIoThreadWatch *watch)
 		io_thread->pass_wanted = true;
 }
 
-/* Mutex held; released during the callback. */
-static void
-run_timer(ZklIoThread *io_thread)
+/* Returns what is due now, and that it is taken.  Mutex held. */
+static ZklIoThreadStep
+take_due(ZklIoThread *io_thread, const ZklIoThreadWatch *watch)
 {
-	io_thread->timer_ms = 0;
-	pthread_mutex_unlock(&io_thread->mutex);
-	zkl__on_thread_timer_io(io_thread->client);
-	pthread_mutex_lock(&io_thread->mutex);
+	int64_t		now = zkl_io_thread_now();
+
+	if (io_thread->stopping)
+		return ZKL_IO_THREAD_STOP;
+	if (io_thread->timer_ms != 0 && now >= io_thread->timer_ms)
+	{
+		io_thread->timer_ms = 0;
+		return ZKL_IO_THREAD_TIMER;
+	}
+	if (!io_thread->pass_wanted && now < watch->until_ms)
+		return ZKL_IO_THREAD_SLEEP;
+	io_thread->pass_wanted = false;
+	return ZKL_IO_THREAD_PASS;
 }
 
-/* Mutex held. */
-static void
-work_until_stopped(ZklIoThread *io_thread)
+ZklIoThreadStep
+zkl_io_thread_next(ZklIoThread *io_thread, const ZklIoThreadWatch *watch)
 {
-	ZklIoThreadWatch watch = {.fd = -1};
+	ZklIoThreadStep step;
 
-	io_thread->pass_wanted = true;
-	while (!io_thread->stopping)
-	{
-		int64_t		now = zkl_io_thread_now();
-
-		if (io_thread->timer_ms != 0 && now >= io_thread->timer_ms)
-			run_timer(io_thread);
-		else if (io_thread->pass_wanted || now >= watch.until_ms)
-		{
-			io_thread->pass_wanted = false;
-			pthread_mutex_unlock(&io_thread->mutex);
-			zkl__on_thread_pass_io(io_thread->client, &watch);
-			pthread_mutex_lock(&io_thread->mutex);
-		}
-		else
-			sleep_once(io_thread, &watch);
-	}
+	pthread_mutex_lock(&io_thread->mutex);
+	while ((step = take_due(io_thread, watch)) == ZKL_IO_THREAD_SLEEP)
+		sleep_once(io_thread, watch);
+	pthread_mutex_unlock(&io_thread->mutex);
+	return step;
 }
 
 static void
@@ -147,24 +142,10 @@ io_thread_destroy(ZklIoThread *io_thread)
 	free(io_thread);
 }
 
-static void
-io_thread_free(ZklIoThread *io_thread)
+bool
+zkl_io_thread_stopped(ZklIoThread *io_thread)
 {
-	zkl__on_thread_free_io(io_thread->client, io_thread->abandoned);
-	io_thread_destroy(io_thread);
-}
-
-static void *
-io_thread_main_io(void *arg)
-{
-	ZklIoThread *io_thread = arg;
 	bool		abandoned;
-
-	pthread_mutex_lock(&io_thread->mutex);
-	work_until_stopped(io_thread);
-	pthread_mutex_unlock(&io_thread->mutex);
-
-	zkl__on_thread_close_io(io_thread->client);
 
 	pthread_mutex_lock(&io_thread->mutex);
 	io_thread->stopped = true;
@@ -172,8 +153,8 @@ io_thread_main_io(void *arg)
 	pthread_cond_signal(&io_thread->has_stopped);
 	pthread_mutex_unlock(&io_thread->mutex);
 	if (abandoned)
-		io_thread_free(io_thread);
-	return NULL;
+		io_thread_destroy(io_thread);
+	return abandoned;
 }
 
 bool
@@ -191,7 +172,7 @@ zkl_io_thread_begin(pthread_t *thread, void *(*main_io) (void *), void *arg)
 }
 
 void
-zkl_io_thread_start(ZklIoThread **out, ZklClient *client)
+zkl_io_thread_start(ZklIoThread **out, void *(*main_io) (void *), void *arg)
 {
 	ZklIoThread *io_thread = calloc(1, sizeof(ZklIoThread));
 	pthread_condattr_t monotonic;
@@ -205,9 +186,8 @@ zkl_io_thread_start(ZklIoThread **out, ZklClient *client)
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&io_thread->has_stopped, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	io_thread->client = client;
 
-	if (io_thread->kick_fd < 0 || !zkl_io_thread_begin(&io_thread->thread, io_thread_main_io, io_thread))
+	if (io_thread->kick_fd < 0 || !zkl_io_thread_begin(&io_thread->thread, main_io, arg))
 	{
 		io_thread_destroy(io_thread);
 		*out = NULL;
@@ -260,7 +240,7 @@ zkl_io_thread_stop(ZklIoThread *io_thread, int timeout_ms)
 	if (stopped)
 	{
 		pthread_join(io_thread->thread, NULL);
-		io_thread_free(io_thread);
+		io_thread_destroy(io_thread);
 	}
 	return stopped;
 }

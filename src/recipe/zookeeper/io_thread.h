@@ -14,7 +14,6 @@
 #include <stdint.h>
 
 typedef struct ZklIoThread ZklIoThread;
-typedef struct ZklClient ZklClient;
 
 #define ZKL_IO_THREAD_NEVER INT64_MAX
 
@@ -27,23 +26,32 @@ typedef struct ZklIoThreadWatch
 	int64_t		until_ms;		/* a pass is due at this time in any case */
 } ZklIoThreadWatch;
 
-/*
- * What the thread does, implemented by zk_client.c and zk_passes.c.  Called without its mutex,
- * and on that thread; the first and the third may block.
- */
-extern void zkl__on_thread_pass_io(ZklClient *client, ZklIoThreadWatch *watch);
-extern void zkl__on_thread_timer_io(ZklClient *client);
-extern void zkl__on_thread_close_io(ZklClient *client);
-
-/* the last call: in zkl_io_thread_stop(), or, if abandoned, on the I/O thread */
-extern void zkl__on_thread_free_io(ZklClient *client, bool abandoned);
+/* What the thread has to do next. */
+typedef enum ZklIoThreadStep
+{
+	ZKL_IO_THREAD_SLEEP,
+	ZKL_IO_THREAD_PASS,			/* connect, read, send heartbeats; sets what to wait for then */
+	ZKL_IO_THREAD_TIMER,		/* the timer has fired */
+	ZKL_IO_THREAD_STOP			/* close the client, and then call zkl_io_thread_stopped() */
+} ZklIoThreadStep;
 
 /*
  * Starts the thread, with all signals blocked in it.  *io_thread is set before the
- * thread runs.  It is NULL when threads, descriptors or memory are exhausted; no callback
- * is called then.
+ * thread runs.  It is NULL when threads, descriptors or memory are exhausted.
  */
-extern void zkl_io_thread_start(ZklIoThread **io_thread, ZklClient *client);
+extern void zkl_io_thread_start(ZklIoThread **io_thread, void *(*main_io) (void *), void *arg);
+
+/*
+ * Sleeps until there is something to do; never returns SLEEP.  Only that thread, without any
+ * mutex.  Before the first pass, until_ms is 0.
+ */
+extern ZklIoThreadStep zkl_io_thread_next(ZklIoThread *io_thread, const ZklIoThreadWatch *watch);
+
+/*
+ * The client is closed.  Returns whether nobody waits for that: then that thread frees
+ * the client, and *io_thread must not be used afterwards.
+ */
+extern bool zkl_io_thread_stopped(ZklIoThread *io_thread);
 
 /* Starts another thread, with all signals blocked in it; false: none could be created. */
 extern bool zkl_io_thread_begin(pthread_t *thread, void *(*main_io) (void *), void *arg);
@@ -52,8 +60,9 @@ extern bool zkl_io_thread_begin(pthread_t *thread, void *(*main_io) (void *), vo
 extern void zkl_io_thread_end(ZklIoThread *io_thread);
 
 /*
- * Closes and frees the client on the I/O thread, and waits for at most timeout_ms.  Returns
- * false if the thread continues alone.  *io_thread must not be used afterwards.
+ * Has the client closed on the I/O thread, and waits for that for at most timeout_ms.  Returns
+ * true if it is closed, and to be freed; false if the thread continues alone, and frees it.
+ * *io_thread must not be used afterwards.
  */
 extern bool zkl_io_thread_stop(ZklIoThread *io_thread, int timeout_ms);
 

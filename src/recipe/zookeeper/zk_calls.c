@@ -124,7 +124,7 @@ answer_io(const ZklSubmission *submission, ZklResult *result, int rc)
 {
 	result->code = code_of(rc);
 	result->raw_code = rc;
-	zkl__on_client_answer_io(submission->call, result);
+	submission->client->events->answer_io(submission->call, result);
 }
 
 static bool
@@ -360,7 +360,7 @@ zkl_zk_watched_io(zhandle_t *zh, int type, int state, const char *path, void *co
 	if (type == ZOO_SESSION_EVENT || path == NULL)
 		return;
 	zkl_watches_fired(client, path);
-	zkl__on_client_watch_io(client->session, path);
+	client->events->watch_io(client->session, path);
 }
 
 static int

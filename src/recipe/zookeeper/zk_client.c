@@ -31,13 +31,6 @@ static struct ACL creator_acls[] = {
 };
 static struct ACL_vector creator_acl = {2, creator_acls};
 
-
-void
-zkl__on_thread_timer_io(ZklClient *client)
-{
-	zkl__on_client_timer_io(client->session);
-}
-
 /* Returns the milliseconds until then, at least 0. */
 static int
 left_until(int64_t until_ms)
@@ -103,8 +96,8 @@ read_to_end(int fd, int64_t until_ms)
  * Ends the session at the ensemble if connected.  Without memory, the handle cannot be
  * closed: the session ends when it times out.
  */
-void
-zkl__on_thread_close_io(ZklClient *client)
+static void
+client_close_io(ZklClient *client)
 {
 	int64_t		until_ms = zkl_io_thread_now() + LAST_ANSWER_MS;
 
@@ -126,13 +119,11 @@ zkl__on_thread_close_io(ZklClient *client)
 	zkl_zk_leave();
 }
 
-void
-zkl__on_thread_free_io(ZklClient *client, bool abandoned)
+static void
+client_free_io(ZklClient *client)
 {
 	ZklSubmission *submission;
 
-	if (abandoned)
-		zkl__on_client_closed_io(client->session);
 	while ((submission = zkl_zk_take_first(client)) != NULL)
 		free(submission);
 	pthread_mutex_destroy(&client->queue_mutex);
@@ -147,12 +138,26 @@ zkl__on_thread_free_io(ZklClient *client, bool abandoned)
 	(void) zkl_zk_count_clients(-1);
 }
 
-int
-zkl_zk_count_clients(int change)
+/* The I/O thread. */
+static void *
+client_main_io(void *arg)
 {
-	static int	n_clients;
+	ZklClient  *client = arg;
+	ZklIoThreadWatch watch = {.fd = -1};
+	ZklIoThreadStep step;
 
-	return __atomic_add_fetch(&n_clients, change, __ATOMIC_RELAXED);
+	while ((step = zkl_io_thread_next(client->io_thread, &watch)) != ZKL_IO_THREAD_STOP)
+		if (step == ZKL_IO_THREAD_TIMER)
+			client->events->timer_io(client->session);
+		else
+			zkl_zk_pass_io(client, &watch);
+	client_close_io(client);
+	if (zkl_io_thread_stopped(client->io_thread))
+	{
+		client->events->closed_io(client->session);
+		client_free_io(client);
+	}
+	return NULL;
 }
 
 /* A client is freed after its session, or right before. */
@@ -169,7 +174,8 @@ zkl_threads_are_running(void)
 }
 
 ZklClient *
-zkl_client_open(const ZklSessionConfig *config, int wait_fd, ZklSession *session)
+zkl_client_open(const ZklSessionConfig *config, int wait_fd, const ZklClientEvents *events,
+				ZklSession *session)
 {
 	ZklClient  *client = calloc(1, sizeof(ZklClient));
 
@@ -177,6 +183,7 @@ zkl_client_open(const ZklSessionConfig *config, int wait_fd, ZklSession *session
 		return NULL;
 	(void) zkl_zk_count_clients(1);
 	pthread_mutex_init(&client->queue_mutex, NULL);
+	client->events = events;
 	client->session = session;
 	client->session_timeout_ms = config->session_timeout_ms;
 	client->wait_fd = wait_fd;
@@ -195,10 +202,10 @@ zkl_client_open(const ZklSessionConfig *config, int wait_fd, ZklSession *session
 		client->tls = strdup(config->tls);
 	if (client->connect_string && (config->digest == NULL || client->digest) &&
 		(config->tls == NULL || (client->tls && client->handshake_fd >= 0)))
-		zkl_io_thread_start(&client->io_thread, client);
+		zkl_io_thread_start(&client->io_thread, client_main_io, client);
 	if (client->io_thread == NULL)
 	{
-		zkl__on_thread_free_io(client, false);
+		client_free_io(client);
 		return NULL;
 	}
 	return client;
@@ -216,5 +223,8 @@ bool
 zkl_client_close(ZklClient *client, int timeout_ms)
 {
 	zkl_client_end(client);
-	return zkl_io_thread_stop(client->io_thread, timeout_ms);
+	if (!zkl_io_thread_stop(client->io_thread, timeout_ms))
+		return false;
+	client_free_io(client);
+	return true;
 }

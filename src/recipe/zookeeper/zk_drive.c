@@ -272,7 +272,7 @@ zkl_zk_session_io(zhandle_t *zh, int type, int state, const char *path, void *co
 		event = ZKL_EVENT_EXPIRED;
 	else if (state == ZOO_AUTH_FAILED_STATE)
 		event = ZKL_EVENT_AUTH_FAILED;
-	zkl__on_client_event_io(client->session, event, &info);
+	client->events->event_io(client->session, event, &info);
 }
 
 

@@ -62,6 +62,7 @@ typedef enum ZklPhase
 struct ZklClient
 {
 	ZklIoThread *io_thread;
+	const ZklClientEvents *events;
 	ZklSession *session;
 	char	   *connect_string;
 	uint32_t	seed;			/* for the order in which it tries the servers */
@@ -119,7 +120,10 @@ struct ZklClient
 extern void zkl_zk_enter(ZklClient *client);
 extern void zkl_zk_leave(void);
 
-/* zk_client.c: counts the clients of this process, also those that are closing; any thread. */
+/* zk_passes.c: the work of the I/O thread when it is due; may block.  Sets when it is due again. */
+extern void zkl_zk_pass_io(ZklClient *client, ZklIoThreadWatch *watch);
+
+/* zk_passes.c: counts the clients of this process, also those that are closing; any thread. */
 extern int	zkl_zk_count_clients(int change);
 
 /*

@@ -33,6 +33,14 @@
 #define MAX_CONNECT_MS 3000
 
 
+int
+zkl_zk_count_clients(int change)
+{
+	static int	n_clients;
+
+	return __atomic_add_fetch(&n_clients, change, __ATOMIC_RELAXED);
+}
+
 static int
 first_connect_ms(const ZklClient *client)
 {
@@ -346,7 +354,7 @@ sleep_unconnected(ZklClient *client, ZklIoThreadWatch *watch)
 }
 
 void
-zkl__on_thread_pass_io(ZklClient *client, ZklIoThreadWatch *watch)
+zkl_zk_pass_io(ZklClient *client, ZklIoThreadWatch *watch)
 {
 	if (client->zh == NULL && !open_handle(client))
 	{
