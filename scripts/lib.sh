@@ -116,11 +116,12 @@ install_drivers() {
 		say "Not installed: node-pg"
 }
 
-# Installs the programs of test/t/427_advisory_programs.pl, in the same way; those for
-# Node.js in the versions that the Node.js of Debian 12 runs.
+# Installs the programs of test/t/427_advisory_programs.pl and 428_symfony.pl, in the same
+# way; those for Node.js in the versions that the Node.js of Debian 12 runs.
 install_advisory_programs() {
 	install_if_possible ruby-pg ruby-activerecord
 	install_if_possible python3-django-pglocks python3-django python3-six
+	install_if_possible php-cli php-pgsql php-symfony-lock
 	command -v npm >/dev/null || (install_missing npm) || true
 	npm_install pg@8 node-pg-migrate@7 pg-boss@9 || say "Not installed: node-pg-migrate, pg-boss"
 }
