@@ -1,110 +1,87 @@
 \echo Use "ALTER EXTENSION zklock UPDATE" to load this file. \quit
 
--- Objects that have other names, arguments or columns in 0.10 are dropped and created again. An
--- object of a user that depends on one makes the update fail.
+-- Objects keep their identity where PostgreSQL allows it: renamed functions keep their privileges,
+-- and the views and functions of users that depend on zk_locks or zk_held_locks remain.  An object
+-- of a user that depends on one of the dropped ones makes the update fail.
 
 
 -- several names, as one
 
-DROP FUNCTION zk_lock_all(text[]);
-DROP FUNCTION zk_lock_all_shared(text[]);
-DROP FUNCTION zk_xact_lock_all(text[]);
-DROP FUNCTION zk_xact_lock_all_shared(text[]);
-DROP FUNCTION zk_try_lock_all(text[], interval);
-DROP FUNCTION zk_try_lock_all_shared(text[], interval);
-DROP FUNCTION zk_try_xact_lock_all(text[], interval);
-DROP FUNCTION zk_try_xact_lock_all_shared(text[], interval);
-DROP FUNCTION zk_unlock_all(text[]);
-DROP FUNCTION zk_unlock_all_shared(text[]);
+ALTER FUNCTION zk_lock_all(text[]) RENAME TO zk_lock_many;
+ALTER FUNCTION zk_lock_all_shared(text[]) RENAME TO zk_lock_many_shared;
+ALTER FUNCTION zk_xact_lock_all(text[]) RENAME TO zk_xact_lock_many;
+ALTER FUNCTION zk_xact_lock_all_shared(text[]) RENAME TO zk_xact_lock_many_shared;
+ALTER FUNCTION zk_try_lock_all(text[], interval) RENAME TO zk_try_lock_many;
+ALTER FUNCTION zk_try_lock_all_shared(text[], interval) RENAME TO zk_try_lock_many_shared;
+ALTER FUNCTION zk_try_xact_lock_all(text[], interval) RENAME TO zk_try_xact_lock_many;
+ALTER FUNCTION zk_try_xact_lock_all_shared(text[], interval) RENAME TO zk_try_xact_lock_many_shared;
+ALTER FUNCTION zk_unlock_all(text[]) RENAME TO zk_unlock_many;
+ALTER FUNCTION zk_unlock_all_shared(text[]) RENAME TO zk_unlock_many_shared;
 
-CREATE FUNCTION zk_lock_many(names text[])
+CREATE OR REPLACE FUNCTION zk_lock_many(names text[])
 RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_lock_many'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_lock_many(text[]) IS
-	'obtain cluster-wide exclusive locks on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing tokens';
-
-CREATE FUNCTION zk_lock_many_shared(names text[])
+CREATE OR REPLACE FUNCTION zk_lock_many_shared(names text[])
 RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_lock_many_shared'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_lock_many_shared(text[]) IS
-	'obtain cluster-wide shared locks on several names, all or nothing, waiting if necessary; held until unlocked or the session ends; returns the fencing tokens';
-
-CREATE FUNCTION zk_xact_lock_many(names text[])
+CREATE OR REPLACE FUNCTION zk_xact_lock_many(names text[])
 RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_xact_lock_many'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_xact_lock_many(text[]) IS
-	'obtain cluster-wide exclusive locks on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing tokens';
-
-CREATE FUNCTION zk_xact_lock_many_shared(names text[])
+CREATE OR REPLACE FUNCTION zk_xact_lock_many_shared(names text[])
 RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_xact_lock_many_shared'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_xact_lock_many_shared(text[]) IS
-	'obtain cluster-wide shared locks on several names, all or nothing, waiting if necessary; held until the transaction ends; returns the fencing tokens';
-
-CREATE FUNCTION zk_try_lock_many(names text[], timeout interval DEFAULT '0')
+CREATE OR REPLACE FUNCTION zk_try_lock_many(names text[], timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_lock_many'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_try_lock_many(text[], interval) IS
-	'obtain cluster-wide exclusive locks on several names, all or nothing, if possible within the timeout; held until unlocked or the session ends; false if not obtained';
-
-CREATE FUNCTION zk_try_lock_many_shared(names text[], timeout interval DEFAULT '0')
+CREATE OR REPLACE FUNCTION zk_try_lock_many_shared(names text[], timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_lock_many_shared'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_try_lock_many_shared(text[], interval) IS
-	'obtain cluster-wide shared locks on several names, all or nothing, if possible within the timeout; held until unlocked or the session ends; false if not obtained';
-
-CREATE FUNCTION zk_try_xact_lock_many(names text[], timeout interval DEFAULT '0')
+CREATE OR REPLACE FUNCTION zk_try_xact_lock_many(names text[], timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_xact_lock_many'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_try_xact_lock_many(text[], interval) IS
-	'obtain cluster-wide exclusive locks on several names, all or nothing, if possible within the timeout; held until the transaction ends; false if not obtained';
-
-CREATE FUNCTION zk_try_xact_lock_many_shared(names text[], timeout interval DEFAULT '0')
+CREATE OR REPLACE FUNCTION zk_try_xact_lock_many_shared(names text[], timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_xact_lock_many_shared'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_try_xact_lock_many_shared(text[], interval) IS
-	'obtain cluster-wide shared locks on several names, all or nothing, if possible within the timeout; held until the transaction ends; false if not obtained';
-
-CREATE FUNCTION zk_unlock_many(names text[])
+CREATE OR REPLACE FUNCTION zk_unlock_many(names text[])
 RETURNS boolean[]
 AS 'MODULE_PATHNAME', 'zk_unlock_many'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_unlock_many(text[]) IS
-	'release cluster-wide exclusive locks on several names held at session level; false with a warning for each that is not held; does not wait';
-
-CREATE FUNCTION zk_unlock_many_shared(names text[])
+CREATE OR REPLACE FUNCTION zk_unlock_many_shared(names text[])
 RETURNS boolean[]
 AS 'MODULE_PATHNAME', 'zk_unlock_many_shared'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
-COMMENT ON FUNCTION zk_unlock_many_shared(text[]) IS
-	'release cluster-wide shared locks on several names held at session level; false with a warning for each that is not held; does not wait';
 
+-- permits
 
--- semaphores
+ALTER FUNCTION zk_release(text) RENAME TO zk_release_permit;
+CREATE OR REPLACE FUNCTION zk_release_permit(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_release_permit'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 
+-- other results and names of arguments
 DROP FUNCTION zk_acquire(text, integer);
 DROP FUNCTION zk_xact_acquire(text, integer);
 DROP FUNCTION zk_try_acquire(text, integer, interval);
 DROP FUNCTION zk_try_xact_acquire(text, integer, interval);
-DROP FUNCTION zk_release(text);
 
 CREATE FUNCTION zk_acquire_permit(name text, permits integer)
 RETURNS void
@@ -138,27 +115,14 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
 COMMENT ON FUNCTION zk_try_xact_acquire_permit(text, integer, interval) IS
 	'obtain one more permit of a cluster-wide semaphore if it is available within the timeout; held until the transaction ends';
 
-CREATE FUNCTION zk_release_permit(name text)
-RETURNS boolean
-AS 'MODULE_PATHNAME', 'zk_release_permit'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000;
-
-COMMENT ON FUNCTION zk_release_permit(text) IS
-	'release one permit of a cluster-wide semaphore that this session holds at session level; does not wait';
-
 
 -- views and the functions beside them
 
-DROP VIEW zk_held_locks;
-DROP FUNCTION zklock_held_locks();
-DROP FUNCTION zk_blocking(integer);
-DROP FUNCTION zk_locks_of(text);
-DROP VIEW zk_locks;
-DROP FUNCTION zklock_locks();
-DROP FUNCTION zklock_server();
-DROP FUNCTION zk_session();
-DROP VIEW zk_stat;
-DROP FUNCTION zklock_stat();
+ALTER FUNCTION zklock_server() RENAME TO zk_server;
+
+ALTER FUNCTION zklock_held_locks() RENAME TO zklock_held_locks_before;
+ALTER VIEW zk_held_locks RENAME COLUMN scope TO level;
+ALTER VIEW zk_held_locks RENAME COLUMN count TO hold_count;
 
 CREATE FUNCTION zklock_held_locks(
 	OUT kind text, OUT name text, OUT mode text, OUT level text,
@@ -172,25 +136,16 @@ ROWS 10;
 COMMENT ON FUNCTION zklock_held_locks() IS
 	'rows of the view zk_held_locks';
 
-CREATE VIEW zk_held_locks AS
+CREATE OR REPLACE VIEW zk_held_locks AS
 	SELECT kind, name, mode, level, pg_catalog.sum(hold_count)::bigint AS hold_count,
 		pg_catalog.min(token) AS token, pg_catalog.min(acquired_at) AS acquired_at, state
 	FROM zklock_held_locks()
 	GROUP BY kind, name, mode, level, state;
 
-COMMENT ON VIEW zk_held_locks IS
-	'cluster-wide locks that this session holds according to its own records; does not contact the ensemble';
-COMMENT ON COLUMN zk_held_locks.kind IS 'lock or semaphore';
-COMMENT ON COLUMN zk_held_locks.name IS 'name as given';
-COMMENT ON COLUMN zk_held_locks.mode IS 'exclusive, shared or permit';
-COMMENT ON COLUMN zk_held_locks.level IS 'session or transaction';
-COMMENT ON COLUMN zk_held_locks.hold_count IS 'how often the lock must be released';
-COMMENT ON COLUMN zk_held_locks.token IS 'fencing token; of several permits the token of the oldest one';
-COMMENT ON COLUMN zk_held_locks.acquired_at IS 'when it was first obtained, by this server''s clock';
-COMMENT ON COLUMN zk_held_locks.state IS
-	'held; suspect while the ensemble is unreachable; lost if the loss was not reported yet';
+DROP FUNCTION zklock_held_locks_before();
 
-GRANT SELECT ON zk_held_locks TO PUBLIC;
+ALTER FUNCTION zklock_locks() RENAME TO zklock_locks_before;
+ALTER VIEW zk_locks RENAME COLUMN since TO requested_at;
 
 CREATE FUNCTION zklock_locks(
 	OUT kind text, OUT name text, OUT mode text, OUT granted boolean,
@@ -205,70 +160,15 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000 ROWS 100;
 COMMENT ON FUNCTION zklock_locks() IS
 	'rows of the view zk_locks';
 
-CREATE VIEW zk_locks AS
+CREATE OR REPLACE VIEW zk_locks AS
 	SELECT kind, name, mode, granted, kept, queue_position, token, server, pid,
 		datname, usename, application_name, client, session_id, requested_at, znode
 	FROM zklock_locks();
 
-COMMENT ON VIEW zk_locks IS
-	'all holders and waiters of cluster-wide locks and semaphores, of any server and program; reads the ensemble, and fails if the ensemble cannot be read';
-COMMENT ON COLUMN zk_locks.kind IS 'lock or semaphore';
-COMMENT ON COLUMN zk_locks.name IS 'name as given';
-COMMENT ON COLUMN zk_locks.mode IS 'exclusive, shared or permit';
-COMMENT ON COLUMN zk_locks.granted IS 'true for a holder, false for a waiter';
-COMMENT ON COLUMN zk_locks.kept IS 'true if its session may have released the lock and keep only its place, which it gives up when another session wants the lock';
-COMMENT ON COLUMN zk_locks.queue_position IS 'position among the waiters, 1 for the next; null if granted';
-COMMENT ON COLUMN zk_locks.token IS 'fencing token of the holder, or the token that a waiter will get';
-COMMENT ON COLUMN zk_locks.server IS 'host:port of the PostgreSQL server, or the address that a Curator client reports';
-COMMENT ON COLUMN zk_locks.pid IS 'process id of the backend on that server';
-COMMENT ON COLUMN zk_locks.datname IS 'database of the backend';
-COMMENT ON COLUMN zk_locks.usename IS 'session user of the backend';
-COMMENT ON COLUMN zk_locks.application_name IS 'application_name of the backend, or the text that another program wrote into the node';
-COMMENT ON COLUMN zk_locks.client IS 'zklock, curator, kazoo or other, as far as the node''s name shows';
-COMMENT ON COLUMN zk_locks.session_id IS 'ZooKeeper session of the znode';
-COMMENT ON COLUMN zk_locks.requested_at IS 'when the node was created, by the clock of the ensemble';
-COMMENT ON COLUMN zk_locks.znode IS 'the node, below the chroot of zklock.connect_string';
+DROP FUNCTION zklock_locks_before();
 
-GRANT SELECT ON zk_locks TO PUBLIC;
-
-CREATE FUNCTION zk_locks_of(name text)
-RETURNS SETOF zk_locks
-AS 'MODULE_PATHNAME', 'zk_locks_of'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 1000 ROWS 10;
-
-COMMENT ON FUNCTION zk_locks_of(text) IS
-	'the rows of zk_locks for the lock and the semaphore of a name; reads these znodes alone';
-
-CREATE FUNCTION zk_server()
-RETURNS text
-AS 'MODULE_PATHNAME', 'zklock_server'
-LANGUAGE C STABLE PARALLEL SAFE;
-
-COMMENT ON FUNCTION zk_server() IS
-	'name of this server as shown in zk_locks.server';
-
-CREATE FUNCTION zk_blocking(pid integer)
-RETURNS TABLE (server text, pid integer, name text, mode text, granted boolean)
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-COST 1000 ROWS 10
-BEGIN ATOMIC
-	WITH seen AS MATERIALIZED (
-		SELECT l.kind, l.name, l.mode, l.granted, l.queue_position, l.server,
-			l.pid, l.session_id,
-			CASE l.kind WHEN 'lock' THEN pg_catalog.regexp_replace(l.znode, '[^/]*$', '') END AS parent
-		FROM zk_locks AS l)
-	SELECT b.server, b.pid, b.name, b.mode, b.granted
-	FROM seen AS w JOIN seen AS b ON b.kind = w.kind AND b.name = w.name
-		AND b.parent IS NOT DISTINCT FROM w.parent
-	WHERE w.server = zk_server() AND w.pid = $1 AND NOT w.granted
-		AND b.session_id IS DISTINCT FROM w.session_id
-		AND (b.granted OR b.queue_position < w.queue_position)
-		AND (b.mode <> 'shared' OR w.mode <> 'shared')
-	ORDER BY b.name, b.granted DESC, b.queue_position, b.server, b.pid;
-END;
-
-COMMENT ON FUNCTION zk_blocking(integer) IS
-	'holders and earlier waiters that block a waiting backend of this server in the ensemble, on any server and in other programs; pg_blocking_pids() shows the blockers on this server';
+-- one record, not a set
+DROP FUNCTION zk_session();
 
 CREATE FUNCTION zk_session(
 	OUT session_id text, OUT state text, OUT server text,
@@ -280,6 +180,10 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_session() IS
 	'the ZooKeeper session of this backend, one row: state is closed, connecting, connected, suspended, expired or auth_failed; never connects';
+
+-- fewer columns
+DROP VIEW zk_stat;
+DROP FUNCTION zklock_stat();
 
 CREATE FUNCTION zklock_stat(
 	OUT acquisitions bigint, OUT waits bigint,

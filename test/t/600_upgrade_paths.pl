@@ -3,10 +3,9 @@
 # --binary-upgrade for every member of the extension, with comments, privileges and the tables
 # to be dumped. Every version whose install script is in sql/ must have a path to the default version.
 #
-# While sql/ has one version, its only path is its install script, and there is nothing to
-# compare: the first half of the test then checks only that this version can be installed. An
-# invented version with complete and incomplete update scripts shows that differences are detected.
-# The test does not check the rows of zklock_fences after an update.
+# An invented version with complete and incomplete update scripts shows that differences are
+# detected. The two extensions can be updated in either order; views of users and privileges remain.
+# Promise: 12.3
 
 use strict;
 use warnings;
@@ -23,6 +22,8 @@ $node->init;
 $node->start;
 $node->safe_psql('postgres', 'CREATE DATABASE path');
 
+my %names_back = map { $_ => $installation->make_installable($_) }
+  map { $installation->scripts($_) } qw(zklock zklock_advisory);
 my ($default) = $installation->read('zklock.control') =~ /^default_version *= *'(.*)'/m;
 
 # Returns all paths from an install script of an extension along update scripts, without
@@ -58,13 +59,22 @@ sub without_numbers
 	return $line =~ s/'\{[\d,]+\}'/tables/r;
 }
 
+# Creates an extension as the library of this version did.
+sub create
+{
+	my ($dbname, $extension, $version) = @_;
+	$node->safe_psql($dbname,
+		"CREATE EXTENSION $extension VERSION '$version' CASCADE;\n" . ($names_back{"$extension--$version.sql"} // ''));
+	return;
+}
+
 # Returns the catalog after a path, without OIDs. All paths use one database, because DROP
 # DATABASE waits only a few seconds for the end of sessions.
 sub catalog
 {
 	my ($extension, $first, @updates) = @_;
-	$node->safe_psql('path', join ';', "CREATE EXTENSION $extension VERSION '$first' CASCADE",
-		map { "ALTER EXTENSION $extension UPDATE TO '$_'" } @updates);
+	create('path', $extension, $first);
+	$node->safe_psql('path', join ';', map { "ALTER EXTENSION $extension UPDATE TO '$_'" } @updates);
 	my ($dump, $errors) = run_command([
 		$node->installed_command('pg_dump'), '--binary-upgrade', '--schema-only',
 		'-d', $node->connstr('path') ]);
@@ -130,6 +140,32 @@ is(scalar(() = $catalog =~ /^CREATE (?:FUNCTION|PROCEDURE|TABLE|VIEW) /mg),
 	$members, 'the compared text has every function, procedure, table and view');
 
 
+# Objects of users, and the order of the two updates.
+for my $order ([qw(zklock zklock_advisory)], [qw(zklock_advisory zklock)])
+{
+	create('path', 'zklock', '0.9');
+	create('path', 'zklock_advisory', '0.9');
+	$node->safe_psql('path', <<'SQL');
+CREATE VIEW mine AS SELECT l.since, h.scope, h.count FROM zk_locks AS l, zk_held_locks AS h;
+CREATE FUNCTION mine_of() RETURNS SETOF zk_locks BEGIN ATOMIC SELECT * FROM zk_locks_of('x'); END;
+REVOKE EXECUTE ON FUNCTION zk_lock_all(text[]), zk_unlock_all(text[]) FROM PUBLIC;
+REVOKE SELECT ON zk_locks, zk_held_locks FROM PUBLIC;
+SQL
+	$node->safe_psql('path', join ';', map { "ALTER EXTENSION $_ UPDATE" } @$order);
+	my $what = "after the updates of @$order";
+	is($node->safe_psql('path', q(SELECT pg_get_viewdef('mine'::regclass, true))) =~ s/\s+/ /gr,
+		' SELECT l.requested_at AS since, h.level AS scope, h.hold_count AS count FROM zk_locks l, zk_held_locks h;',
+		"$what a view of a user remains");
+	is($node->safe_psql('path', <<'SQL'), 'f|f|f|f|t', "$what privileges remain");
+SELECT has_function_privilege('public', 'zk_lock_many(text[])', 'EXECUTE'), has_function_privilege('public', 'zk_unlock_many(text[])', 'EXECUTE'),
+	has_table_privilege('public', 'zk_locks', 'SELECT'), has_table_privilege('public', 'zk_held_locks', 'SELECT'),
+	has_function_privilege('public', 'zk_try_lock_many(text[], interval)', 'EXECUTE')
+SQL
+	is($node->safe_psql('path', q(SELECT count(*) FROM pg_proc WHERE probin ~ 'zklock' AND prosrc IN ('zk_lock_all', 'zk_acquire', 'zklock_stat_reset'))),
+		'1', "$what no function has an earlier name in the library");
+	$node->safe_psql('path', 'DROP EXTENSION zklock CASCADE');
+}
+
 # An invented version: its correct update script, and scripts with mistakes.
 my $news = <<'SQL';
 CREATE FUNCTION zk_made_up(name text) RETURNS text LANGUAGE sql STABLE AS 'SELECT name';
@@ -151,7 +187,7 @@ sub after_update_by
 
 is_deeply([ after_update_by($news) ],
 	[], 'a complete update script causes no difference');
-cmp_ok(scalar(grep { $_->[-1] eq '9.9' } paths('zklock')), '>=', 2, '... and there are at least two paths');
+cmp_ok(scalar(grep { $_->[-1] eq '9.9' } paths('zklock')), '>=', 2, 'there are at least two paths');
 for my $mistake (
 	[ 'a function', qr/^CREATE FUNCTION.*\n(?:.*zk_made_up\(.*\n)*/m ],
 	[ 'a comment', qr/^COMMENT.*\n/m ],
@@ -165,7 +201,7 @@ for my $mistake (
 	my ($what, $pattern) = @$mistake;
 	my $script = $news =~ s/$pattern//r;
 	isnt($script, $news, "forgotten: $what");
-	isnt(scalar(() = after_update_by($script)), 0, '... the difference is detected');
+	isnt(scalar(() = after_update_by($script)), 0, "forgotten: $what: the difference is detected");
 }
 isnt(scalar(() = after_update_by("${news}CREATE VIEW zk_left AS SELECT 1;")),
 	0, 'an additional view is detected');

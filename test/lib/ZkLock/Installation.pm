@@ -11,6 +11,7 @@
 #       install_path => $installation->path);
 #   $installation->write('zklock--0.9--0.10.sql', $text);
 #   $installation->replace_library;     # with another file of the same content
+#   my $sql = $installation->make_installable('zklock--0.9.sql');
 #
 # With build => $directory it has the library and the scripts that were built there.
 
@@ -85,6 +86,24 @@ sub write
 {
 	my ($self, $name, $text) = @_;
 	return write_file("$self->{scripts}/$name", $text);
+}
+
+# CREATE EXTENSION fails if the library has no function of the name that a script gives. Lets an
+# earlier script name another one instead, and returns SQL that puts the names back after CREATE
+# EXTENSION: then the objects are those that the script made with the library of its version.
+sub make_installable
+{
+	my ($self, $name) = @_;
+	my %there = map { $_ => 1 } `nm -D --defined-only $self->{library}` =~ /^\S+ T (\w+)$/mg;
+	my ($instead, $back, $script) = ('zklock_stat_reset', '', $self->read($name));
+	while ($script =~ /^CREATE FUNCTION (\w+)\((?:(?!^CREATE).)*?AS 'MODULE_PATHNAME', '\K(\w+)(?=')/msg)
+	{
+		next if $there{$2};
+		$back .= "UPDATE pg_proc SET prosrc = '$2' WHERE proname = '$1' AND prosrc = '$instead';\n";
+		substr $script, $-[2], length $2, $instead;
+	}
+	$self->write($name, $script);
+	return $back;
 }
 
 # Removes zklock's library, control files and scripts.
