@@ -167,6 +167,78 @@ CREATE OR REPLACE VIEW zk_locks AS
 
 DROP FUNCTION zklock_locks_before();
 
+-- A waiter stands below the first session that blocks it: the first one before it in the queue, and
+-- for a reader the first writer; never its own session.  What a waiting session of zklock holds
+-- stands beside its wait, because a backend that waits releases nothing.  Sessions of other
+-- programs have threads, of which one can wait while another one releases.  Not reached from above,
+-- and so at the end: what belongs to the cycle of a deadlock, or is very deep.
+CREATE VIEW zk_lock_tree AS
+	WITH RECURSIVE seen AS MATERIALIZED (
+		SELECT l.name, l.mode, l.granted, l.server, l.pid, l.application_name, l.client, l.requested_at,
+			pg_catalog.concat(l.kind, CASE l.kind WHEN 'lock' THEN pg_catalog.regexp_replace(l.znode, '[^/]*$', '')
+				ELSE l.name END) AS queue,
+			coalesce(l.session_id, l.znode) AS session,
+			CASE WHEN l.pid IS NOT NULL THEN pg_catalog.concat(l.server, '/', l.pid)
+				ELSE pg_catalog.concat(l.client, ' ', coalesce(l.session_id, l.znode)) END AS label,
+			pg_catalog.row_number() OVER (ORDER BY l.name, l.kind, l.granted DESC, l.queue_position, l.token, l.znode) AS id
+		FROM zk_locks AS l),
+	queues AS (
+		SELECT f.queue, f.first, pg_catalog.min(f.id) AS first_id,
+			pg_catalog.min(f.id) FILTER (WHERE f.session <> f.first) AS other_id,
+			f.writer, pg_catalog.min(f.id) FILTER (WHERE f.mode <> 'shared') AS writer_id,
+			pg_catalog.min(f.id) FILTER (WHERE f.mode <> 'shared' AND f.session <> f.writer) AS other_writer_id,
+			pg_catalog.min(f.session) FILTER (WHERE NOT f.granted) AS min_waiter,
+			pg_catalog.max(f.session) FILTER (WHERE NOT f.granted) AS max_waiter,
+			pg_catalog.min(f.session) FILTER (WHERE NOT f.granted AND f.mode <> 'shared') AS min_waiting_writer,
+			pg_catalog.max(f.session) FILTER (WHERE NOT f.granted AND f.mode <> 'shared') AS max_waiting_writer
+		FROM (
+			SELECT s.queue, s.id, s.session, s.mode, s.granted,
+				pg_catalog.first_value(s.session) OVER (PARTITION BY s.queue ORDER BY s.id) AS first,
+				pg_catalog.first_value(s.session) OVER (PARTITION BY s.queue ORDER BY s.mode = 'shared', s.id) AS writer
+			FROM seen AS s) AS f
+		GROUP BY f.queue, f.first, f.writer),
+	waits AS MATERIALIZED (
+		SELECT w.id, w.session, w.client,
+			CASE WHEN w.mode <> 'shared' THEN CASE WHEN q.first <> w.session THEN q.first_id ELSE q.other_id END
+				ELSE CASE WHEN q.writer <> w.session THEN q.writer_id ELSE q.other_writer_id END END AS blocker
+		FROM seen AS w JOIN queues AS q ON q.queue = w.queue
+		WHERE NOT w.granted),
+	parents AS MATERIALIZED (
+		SELECT w.id, true AS waits, CASE WHEN w.blocker < w.id THEN w.blocker END AS parent FROM waits AS w
+		UNION ALL
+		SELECT h.id, false, own.id
+		FROM seen AS h JOIN queues AS q ON q.queue = h.queue LEFT JOIN (
+			SELECT w.session, pg_catalog.min(w.id) AS id
+			FROM waits AS w WHERE w.client = 'zklock' GROUP BY w.session) AS own ON own.session = h.session
+		WHERE h.granted AND CASE WHEN h.mode <> 'shared' THEN q.min_waiter <> h.session OR q.max_waiter <> h.session
+			ELSE q.min_waiting_writer <> h.session OR q.max_waiting_writer <> h.session END),
+	paths AS (
+		SELECT p.id, 0 AS depth, ARRAY[p.id] AS path FROM parents AS p WHERE p.parent IS NULL
+		UNION ALL
+		SELECT p.id, CASE WHEN p.waits THEN t.depth + 1 ELSE t.depth END, pg_catalog.array_append(t.path, p.id)
+		FROM paths AS t JOIN parents AS p ON p.parent = t.id
+		WHERE t.depth < 100)
+	SELECT pg_catalog.concat(pg_catalog.repeat('  ', t.depth), s.label) AS tree, s.name, s.mode, s.granted,
+		b.label AS waits_for, s.server, s.pid, s.application_name, s.requested_at
+	FROM parents AS p JOIN seen AS s ON s.id = p.id
+		LEFT JOIN paths AS t ON t.id = p.id
+		LEFT JOIN seen AS b ON b.id = p.parent AND p.waits
+	ORDER BY t.path, p.id;
+
+COMMENT ON VIEW zk_lock_tree IS
+	'waiters, each below a session that blocks it, and the holders that block them; reads the ensemble as zk_locks does';
+COMMENT ON COLUMN zk_lock_tree.tree IS 'server and process id of the session, or client and ZooKeeper session of another program; indented below the session that blocks it';
+COMMENT ON COLUMN zk_lock_tree.name IS 'lock or semaphore';
+COMMENT ON COLUMN zk_lock_tree.mode IS 'exclusive, shared or permit';
+COMMENT ON COLUMN zk_lock_tree.granted IS 'true for a holder, false for a waiter';
+COMMENT ON COLUMN zk_lock_tree.waits_for IS 'the session that blocks this waiter; of several the first one';
+COMMENT ON COLUMN zk_lock_tree.server IS 'as in zk_locks';
+COMMENT ON COLUMN zk_lock_tree.pid IS 'as in zk_locks';
+COMMENT ON COLUMN zk_lock_tree.application_name IS 'as in zk_locks';
+COMMENT ON COLUMN zk_lock_tree.requested_at IS 'as in zk_locks';
+
+GRANT SELECT ON zk_lock_tree TO PUBLIC;
+
 -- one record, not a set
 DROP FUNCTION zk_session();
 
