@@ -1,81 +1,51 @@
 --
--- The objects of the extension: their names, arguments, attributes and privileges, and that
--- each has a comment.
+-- All objects of the extension: this list is the contract. Functions with the names of their
+-- arguments, defaults, results, volatility, parallel safety, strictness and privileges; views with
+-- their columns and privileges. Each object has a comment.
 --
 CREATE TEMP VIEW members AS
-	SELECT p.oid, p.proname, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
-		p.prokind, p.provolatile, p.proparallel, p.proisstrict, p.prosecdef, p.proleakproof, p.proacl,
-		p.proowner, p.prolang, p.prosqlbody, p.proconfig
-	FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
-	WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
-		AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock');
-
--- locks and semaphores
-SELECT proname, arguments, result FROM members
-WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock|acquire|release)' ORDER BY proname COLLATE "C", arguments COLLATE "C";
-
--- all of them are volatile, parallel restricted, not strict
-SELECT proname, arguments FROM members
-WHERE prokind = 'f' AND proname ~ '^zk_(try_)?(xact_)?(lock|unlock|acquire|release)' AND
-	(provolatile, proparallel, proisstrict, prosecdef, proleakproof) IS DISTINCT FROM
-	('v'::"char", 'r'::"char", false, false, false);
--- PUBLIC may call all of them
-SELECT proname, arguments FROM members
-WHERE proname ~ '^zk_(try_)?(xact_)?(lock|unlock|acquire|release)' AND NOT has_function_privilege('public', oid, 'EXECUTE');
-
--- security and privileges of all functions and relations, new ones included
-SELECT proname, arguments FROM members WHERE prosecdef OR proconfig IS NOT NULL OR proleakproof;
-SELECT proname, arguments FROM members
-WHERE NOT (prolang = (SELECT oid FROM pg_language WHERE lanname = 'c') OR prosqlbody IS NOT NULL);
-SELECT proname, arguments FROM members
-WHERE NOT has_function_privilege('public', oid, 'EXECUTE') ORDER BY proname COLLATE "C", arguments COLLATE "C";
-SELECT m.proname, m.arguments, a.grantee::regrole, a.privilege_type, a.is_grantable FROM members AS m, aclexplode(m.proacl) AS a
-WHERE a.grantee NOT IN (0, m.proowner) ORDER BY m.proname COLLATE "C", m.arguments COLLATE "C";
-SELECT c.relname, c.relkind, string_agg(a.privilege_type, ',' ORDER BY a.privilege_type) FILTER (WHERE a.grantee = 0) AS public,
-	bool_or(a.grantee NOT IN (0, c.relowner)) AS others
-FROM pg_depend AS d JOIN pg_class AS c ON c.oid = d.objid, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) AS a
-WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
-	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
-GROUP BY c.relname, c.relkind ORDER BY c.relname COLLATE "C";
-SELECT count(*) AS columns_with_privileges
-FROM pg_depend AS d JOIN pg_attribute AS a ON a.attrelid = d.objid
-WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
-	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock') AND a.attacl IS NOT NULL;
+	SELECT d.classid, d.objid FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid
+	WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND e.extname = 'zklock';
+\pset format unaligned
+SELECT format('%s(%s)', proname, pg_get_function_arguments(p.oid)) AS function, pg_get_function_result(p.oid) AS returns,
+	(SELECT lanname FROM pg_language AS l WHERE l.oid = prolang) AS language,
+	CASE provolatile WHEN 'v' THEN 'volatile' WHEN 's' THEN 'stable' ELSE 'immutable' END AS volatility,
+	CASE proparallel WHEN 'r' THEN 'restricted' WHEN 'u' THEN 'unsafe' ELSE 'safe' END AS parallel,
+	CASE WHEN proisstrict THEN 'strict' END AS strict,
+	(SELECT string_agg(CASE a.grantee WHEN 0 THEN 'public' ELSE a.grantee::regrole::text END
+			|| CASE WHEN a.is_grantable THEN ' with grant option' ELSE '' END, ', ' ORDER BY a.grantee)
+		FROM aclexplode(coalesce(proacl, acldefault('f', proowner))) AS a WHERE a.grantee <> proowner) AS execute
+FROM members JOIN pg_proc AS p ON p.oid = objid AND classid = 'pg_proc'::regclass
+ORDER BY proname COLLATE "C", pg_get_function_arguments(p.oid) COLLATE "C";
+SELECT relname AS relation, relkind, reloptions,
+	(SELECT string_agg(format('%s: %s', CASE a.grantee WHEN 0 THEN 'public' ELSE a.grantee::regrole::text END, a.privilege_type), ', ' ORDER BY a.privilege_type)
+		FROM aclexplode(coalesce(relacl, acldefault('r', relowner))) AS a WHERE a.grantee <> relowner) AS privileges
+FROM members JOIN pg_class AS c ON c.oid = objid AND classid = 'pg_class'::regclass ORDER BY relname COLLATE "C";
+SELECT c.relname AS relation, a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
+FROM members JOIN pg_class AS c ON c.oid = objid AND classid = 'pg_class'::regclass JOIN pg_attribute AS a ON a.attrelid = c.oid
+WHERE a.attnum > 0 AND NOT a.attisdropped ORDER BY c.relname COLLATE "C", a.attnum;
+\pset format aligned
 -- no objects of other kinds, except for the row types of relations
-SELECT DISTINCT d.classid::regclass::text AS kind FROM pg_depend AS d
-WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
-	AND NOT (d.classid = 'pg_type'::regclass AND EXISTS
-		(SELECT FROM pg_type AS t WHERE t.oid = d.objid AND (t.typrelid <> 0 OR t.typelem <> 0)))
-	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock') ORDER BY kind;
+SELECT DISTINCT classid::regclass::text AS kind FROM members
+WHERE NOT (classid = 'pg_type'::regclass AND EXISTS
+	(SELECT FROM pg_type AS t WHERE t.oid = objid AND (t.typrelid <> 0 OR t.typelem <> 0))) ORDER BY kind;
+-- nobody runs as the owner, and no body depends on a search path
+SELECT p.oid::regprocedure FROM members JOIN pg_proc AS p ON p.oid = objid AND classid = 'pg_proc'::regclass
+WHERE prosecdef OR proconfig IS NOT NULL OR proleakproof
+	OR NOT (prolang = (SELECT oid FROM pg_language WHERE lanname = 'c') OR prosqlbody IS NOT NULL);
+SELECT attrelid::regclass, attname FROM members JOIN pg_attribute ON attrelid = objid AND classid = 'pg_class'::regclass
+WHERE attacl IS NOT NULL;
+-- names have the prefix of the extension
+SELECT p.oid::regprocedure FROM members JOIN pg_proc AS p ON p.oid = objid AND classid = 'pg_proc'::regclass WHERE proname !~ '^zk(_|lock_)';
+SELECT objid::regclass FROM members JOIN pg_class AS c ON c.oid = objid AND classid = 'pg_class'::regclass WHERE relname !~ '^zk(_|lock_)';
 
--- functions without the prefix of the extension
-SELECT proname FROM members WHERE proname !~ '^zk(_|lock_)';
-
--- views and their columns
-SELECT a.attname, format_type(a.atttypid, a.atttypmod) AS type FROM pg_attribute AS a
-WHERE attrelid = 'zk_held_locks'::regclass AND attnum > 0 ORDER BY attnum;
-SELECT a.attname, format_type(a.atttypid, a.atttypmod) AS type FROM pg_attribute AS a
-WHERE attrelid = 'zk_locks'::regclass AND attnum > 0 ORDER BY attnum;
-SELECT pg_get_function_result('zk_session()'::regprocedure);
-
--- at most 45 functions
-SELECT count(*) FROM members HAVING count(*) > 45;
-
--- objects of any kind without a comment
-SELECT pg_describe_object(d.classid, d.objid, 0) AS without_comment
-FROM pg_depend AS d
-WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
-	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
-	AND NOT (d.classid = 'pg_type'::regclass AND EXISTS
-		(SELECT FROM pg_type AS t WHERE t.oid = d.objid AND (t.typrelid <> 0 OR t.typelem <> 0)))
-	AND coalesce(obj_description(d.objid, d.classid::regclass::name), '') = '';
--- columns of views without a comment
-SELECT c.relname, a.attname AS without_comment
-FROM pg_depend AS d JOIN pg_class AS c ON c.oid = d.objid JOIN pg_attribute AS a ON a.attrelid = c.oid
-WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
-	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
-	AND a.attnum > 0 AND NOT a.attisdropped AND c.relkind = 'v'
-	AND coalesce(col_description(c.oid, a.attnum), '') = '';
+-- objects and columns without a comment
+SELECT pg_describe_object(classid, objid, 0) AS without_comment FROM members
+WHERE NOT (classid = 'pg_type'::regclass AND EXISTS
+		(SELECT FROM pg_type AS t WHERE t.oid = objid AND (t.typrelid <> 0 OR t.typelem <> 0)))
+	AND coalesce(obj_description(objid, classid::regclass::name), '') = '';
+SELECT attrelid::regclass, attname AS without_comment FROM members JOIN pg_attribute ON attrelid = objid AND classid = 'pg_class'::regclass
+WHERE attnum > 0 AND NOT attisdropped AND coalesce(col_description(attrelid, attnum), '') = '';
 SELECT obj_description(oid, 'pg_extension') <> '' AS commented FROM pg_extension WHERE extname = 'zklock';
 
 -- the extension can be created in any schema, and DROP EXTENSION leaves nothing
