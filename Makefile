@@ -10,7 +10,8 @@
 #   make check-meta             compares META.json and the changelogs with zklock.control
 #   make check-format           checks that C files are formatted like PostgreSQL's; make format does it
 #   make check-words            finds words that the glossary replaces
-#   make check-scripts          shellcheck, perlcritic, pyflakes; checks that the mutants' patches apply
+#   make check-scripts          shellcheck, perlcritic, pyflakes; checks that the mutants' patches apply, and
+#                               that each promise has a test
 #   make check-unit             tests the recipe layer with a fake client, as TAP
 #   make check-asan check-tsan check-valgrind    the same with a sanitizer
 #                               or valgrind
@@ -117,6 +118,7 @@ check-meta:
 	scripts/check-meta
 
 check-scripts:
+	scripts/promises --check
 	shellcheck -x scripts/*.sh bench/*.sh doc/examples/*.sh $$(grep -lrIE '^#!.*sh$$' .ci scripts test debian)
 	perlcritic --quiet $$(grep -lrIE '^#!.*perl$$' scripts test) test/lib/ZkLock
 	pyflakes3 $$(grep -lrIE '^#!.*python3$$' test) test/chaos test/lib bench clients doc/examples

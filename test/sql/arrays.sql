@@ -2,6 +2,7 @@
 -- Several names at once: all or nothing, duplicates count once, tokens in the
 -- order of the argument.
 --
+-- Promise: 1.2
 
 -- tokens are in the order of the argument, whatever the order of locking
 SELECT zk_lock_many(ARRAY['arrays.z', 'arrays.a', 'arrays.m']) =

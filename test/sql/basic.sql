@@ -2,6 +2,7 @@
 -- Every function for one name and for several, without other sessions.
 -- Covers properties 13, 29 and 41.
 --
+-- Promise: 1.2
 
 -- waiting functions, session level: a token, held, released
 SELECT zk_lock('basic.name') > 0 AS name,

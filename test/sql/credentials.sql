@@ -2,6 +2,7 @@
 -- zklock.auth_file and zklock.acl: access to the znodes; 42501 when the ensemble refuses it;
 -- no secret in a message.
 --
+-- Promise: 10.2
 \set VERBOSITY sqlstate
 COPY (SELECT 'digest alice:wonderland') TO PROGRAM 'umask 077; rm -f zklock_regress_alice; cat > zklock_regress_alice';
 COPY (SELECT 'digest bob:builder') TO PROGRAM 'umask 077; rm -f zklock_regress_bob; cat > zklock_regress_bob';

@@ -2,6 +2,7 @@
 -- Valid names, which are text and nothing else. Covers property 3 (deliberately
 -- different: NULL is an error).
 --
+-- Promise: 10.1
 \set VERBOSITY sqlstate
 
 -- null is refused by every function

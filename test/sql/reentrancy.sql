@@ -3,6 +3,7 @@
 -- n requests need n releases.
 -- Covers properties 10, 11, 13 and 14.
 --
+-- Promise: 1.2
 \set VERBOSITY sqlstate
 
 -- n times, session level

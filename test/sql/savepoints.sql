@@ -3,6 +3,7 @@
 -- ROLLBACK TO, and inherited by RELEASE SAVEPOINT.
 -- Covers properties 6, 7, 8 and 9.
 --
+-- Promise: 3.1
 \set VERBOSITY sqlstate
 CREATE TEMP VIEW held AS SELECT name, mode, level, hold_count FROM zk_held_locks;
 

@@ -2,6 +2,7 @@
 -- Session-level locks are independent of transactions.
 -- Covers properties 4, 5 and 28.
 --
+-- Promises: 3.2, 3.6
 \set VERBOSITY sqlstate
 
 -- acquired in a transaction that is rolled back: held

@@ -3,6 +3,7 @@
 -- lock_timeout does not, because no lock is waited for. A lock call does not change the timers. Covers the part of properties
 -- 20 and 21 that needs no other session.
 --
+-- Promise: 4.1
 \set VERBOSITY sqlstate
 \c -reuse-previous=on "options='-c zklock.connect_string=127.0.0.1:1'"
 SET zklock.ensemble_timeout = '60s';

@@ -2,6 +2,7 @@
 -- Fencing tokens: the later of two exclusive holders of a lock has the greater token.
 -- Re-entry returns the same token.
 --
+-- Promise: 1.5
 
 -- the same session, one hold after the other
 DO $$

@@ -2,6 +2,7 @@
 -- READ ONLY transactions can lock at both levels.
 -- Covers property 31.
 --
+-- Promises: 3.6, 3.8
 BEGIN TRANSACTION READ ONLY;
 SELECT zk_lock('read_only.s') > 0, zk_lock_shared('read_only.ss') > 0,
        zk_xact_lock('read_only.x') > 0, zk_xact_lock_shared('read_only.xs') > 0;

@@ -3,6 +3,7 @@
 -- gives a warning and returns false.
 -- Covers properties 1, 2, 11 and 12.
 --
+-- Promise: 1.2
 \set VERBOSITY sqlstate
 
 -- never held

@@ -2,6 +2,7 @@
 -- Upgrade and downgrade in one session: the token stays.
 -- Covers property 14.
 --
+-- Promises: 1.3, 1.4
 \set VERBOSITY sqlstate
 CREATE TEMP VIEW held AS SELECT name, mode, level, hold_count FROM zk_held_locks;
 

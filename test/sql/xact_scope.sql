@@ -2,6 +2,7 @@
 -- Transaction-level locks end with the transaction, however it ends, and not before.
 -- Covers properties 10, 11, 12 and 29.
 --
+-- Promise: 3.1
 \set VERBOSITY sqlstate
 
 -- commit, rollback, error

@@ -1,5 +1,7 @@
 # Exclusion, order, upgrade and downgrade among three PostgreSQL servers on one
 # ensemble of three.
+#
+# Promises: 1.1, 1.3, 1.4, 2.1, 2.2
 
 use strict;
 use warnings;

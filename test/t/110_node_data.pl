@@ -1,5 +1,7 @@
 # Locks as znodes: their names, their data, the watches of waiters, and the number of
 # requests that a lock costs.
+#
+# Promise: 2.2
 
 use strict;
 use warnings;

@@ -1,4 +1,6 @@
 # Locks are released at the right time, as seen by another server.
+#
+# Promises: 3.1, 3.2, 3.3, 3.5
 
 use strict;
 use warnings;

@@ -3,6 +3,8 @@
 # nodes shows it. On another server the attempt reads the queue a second time, after a sync,
 # before it is refused. Here the delete of the released node is held back until the attempt
 # waits for it.
+#
+# Promise: 3.7
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # The end of a connection: the ZooKeeper session is closed, so waiters proceed at
 # once. For crashes see 136_crash_release.pl and 520_failover.pl.
+#
+# Promise: 3.3
 
 use strict;
 use warnings;

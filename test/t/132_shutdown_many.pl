@@ -1,5 +1,7 @@
 # A fast shutdown with many sessions does not wait for a silent ensemble: it ends although
 # the ensemble stays silent.
+#
+# Promises: 3.3, 4.3
 
 use strict;
 use warnings;

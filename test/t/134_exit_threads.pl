@@ -1,6 +1,8 @@
 # At the end of a process no thread of zklock runs while exit() cleans up the libraries that
 # the thread may be using (OpenSSL, for one), whatever the thread is doing; and no process
 # waits for a thread.
+#
+# Promise: 3.3
 
 use strict;
 use warnings;

@@ -1,6 +1,8 @@
 # After a crash the server closes the ZooKeeper sessions that its former processes have left,
 # once all of these have gone: their locks are free without waiting for the session timeout. It
 # never closes a session whose process may still run.
+#
+# Promise: 3.4
 
 use strict;
 use warnings;

@@ -2,6 +2,8 @@
 # them alive, does not disturb an ensemble for the sake of another one, and gives up no session
 # because of an error of its own. A damaged file of sessions costs the release after a crash,
 # not the server.
+#
+# Promise: 3.4
 
 use strict;
 use warnings;

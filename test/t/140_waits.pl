@@ -1,5 +1,7 @@
 # A wait for a lock of another server ends when it is interrupted, with the SQLSTATE of
 # a native lock, and leaves no node.
+#
+# Promises: 4.1, 4.2
 
 use strict;
 use warnings;

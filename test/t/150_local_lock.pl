@@ -2,6 +2,8 @@
 # before they send requests to the ensemble. Exclusion does not depend on local locks. The
 # isolation tests have what needs one server alone: views, ends of waits, deadlocks, and
 # pg_advisory_unlock_all().
+#
+# Promise: 2.1
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # A server without shared_preload_libraries; a hot standby, in databases of other encodings,
 # dropped and created again; and the threads of a backend.
+#
+# Promise: 3.8
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # Outages shorter than the session timeout only cost time. After a longer outage a
 # waiter is queued again, at the end of the queue.
+#
+# Promises: 3.5, 4.4, 5.1
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # An answer can be lost at every step of a call. The call ends, no node is left, and the
 # session can lock afterwards. A waiter goes on waiting.
+#
+# Promise: 4.2
 
 use strict;
 use warnings;

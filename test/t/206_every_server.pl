@@ -1,5 +1,7 @@
 # A session finds the only reachable server of its connect string, however many others
 # the connect string has, and finds it again after a lost connection.
+#
+# Promise: 4.4
 
 use strict;
 use warnings;

@@ -2,6 +2,8 @@
 # timeout, costs no lock: no attempt to reconnect takes more than half of what is left.
 # Less is left to a lock that was acquired just now, until the first proof.
 # Alone: that session has five seconds to reconnect.
+#
+# Promise: 5.11
 
 use strict;
 use warnings;

@@ -1,6 +1,8 @@
 # A call that an answer of the ensemble is due to, and that makes no progress for
 # ensemble_timeout, fails: whatever else the ensemble answers, and whether or not the
 # connection counts as lost. A call that is known to wait for another holder is due no answer.
+#
+# Promise: 4.1
 
 use strict;
 use warnings;

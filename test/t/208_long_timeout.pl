@@ -1,5 +1,7 @@
 # However long the session timeout is, the pauses between the attempts to connect leave a call
 # time: it succeeds if the ensemble is back well within ensemble_timeout.
+#
+# Promise: 4.4
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # A session with any number of watches can connect again. A server refuses a request that is
 # longer than jute.maxbuffer, and all watches together are longer here.
+#
+# Promise: 4.4
 
 use strict;
 use warnings;

@@ -1,4 +1,6 @@
 # A lost lock is reported once. A transaction that relied on it never commits.
+#
+# Promises: 5.2, 5.3, 5.5
 
 use strict;
 use warnings;

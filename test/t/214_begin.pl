@@ -1,6 +1,8 @@
 # A lock is lost while its session is idle, and the next statement is BEGIN. Then BEGIN
 # succeeds and the first statement after it fails, so nothing that a script sends up to
 # its COMMIT takes effect.
+#
+# Promise: 5.7
 
 use strict;
 use warnings;

@@ -1,6 +1,8 @@
 # A lost lock is reported at once and exactly once, as an error: the running statement
 # fails with 40001, or an idle session gets the error with its next statement. A lock
 # whose node was removed by hand is lost, too.
+#
+# Promises: 5.3, 5.4
 
 use strict;
 use warnings;

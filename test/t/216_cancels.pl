@@ -1,6 +1,8 @@
 # A cancel by another session is never lost because zklock cancels the statement at the
 # same time. A cancel by zklock also ends child programs. zklock withdraws its cancel when the
 # lost or revoked lock is released, and does not cancel the ROLLBACK of a failed transaction.
+#
+# Promise: 5.10
 
 use strict;
 use warnings;

@@ -2,6 +2,8 @@
 # notifications, and to read invalidations. These transactions report no loss, because
 # an error in them would end the connection. The next statement reports the loss. When a
 # session ends, the transaction that drops its temporary tables is not refused either.
+#
+# Promise: 5.3
 
 use strict;
 use warnings;

@@ -1,6 +1,8 @@
 # A loss between the check at commit and the end of the commit. If the loss is noticed
 # before the commit record is written, the commit is aborted. A later loss is logged and
 # counted, and does not end the wait for a synchronous standby.
+#
+# Promise: 5.9
 
 use strict;
 use warnings;

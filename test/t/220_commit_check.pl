@@ -1,4 +1,6 @@
 # The check at commit: a transaction commits only if its locks are still held.
+#
+# Promise: 5.2
 
 use strict;
 use warnings;

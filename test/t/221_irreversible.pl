@@ -1,6 +1,8 @@
 # A command that PostgreSQL refuses inside a transaction block cannot be undone. Its
 # locks are checked before it starts, and it is never refused at its end. If a lock is
 # lost while the command runs, the next statement reports the loss.
+#
+# Promise: 5.6
 
 use strict;
 use warnings;

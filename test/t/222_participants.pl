@@ -3,6 +3,8 @@
 # runs also at commits of transactions in which zklock saw no statement start: function
 # calls of the fast-path protocol, and PL/pgSQL expressions. A pipeline is a transaction of
 # several statements.
+#
+# Promise: 5.8
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # A session that has lost a lock, and idles, blocks nobody: the sessions of its own server
 # can have the lock at once. The loss is still reported by its next statement.
+#
+# Promise: 5.3
 
 use strict;
 use warnings;

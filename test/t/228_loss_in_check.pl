@@ -1,6 +1,8 @@
 # A loss that arrives while a call checks for lost locks is never forgotten: after the check has
 # asked and found all locks held, and before it ends. The rest of the statement is cancelled, and
 # a commit is refused, also after a statement that releases the lock, which itself gets no error.
+#
+# Promises: 5.3, 5.9
 
 use strict;
 use warnings;

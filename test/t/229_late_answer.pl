@@ -1,5 +1,7 @@
 # The answer to a create comes late. Before it comes, another client removes the node, and
 # another session gets the lock. No connection is lost.
+#
+# Promises: 1.1, 5.4
 
 use strict;
 use warnings;

@@ -1,6 +1,8 @@
 # Each fault of an ensemble, of its access rights and of its limits gives an error with
 # its own SQLSTATE and a hint, and leaves no node. The session can lock again when the
 # fault has ended.
+#
+# Promise: 4.2
 
 use strict;
 use warnings;

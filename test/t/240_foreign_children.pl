@@ -1,5 +1,7 @@
 # Unknown children of a lock's znode do not affect the lock. Contenders of other programs
 # are contenders.
+#
+# Promise: 10.1
 
 use strict;
 use warnings;

@@ -1,4 +1,6 @@
 # The use of resources does not grow, in a backend and in the ensemble.
+#
+# Promise: 4.2
 
 use strict;
 use warnings;

@@ -1,4 +1,6 @@
 # Calls with many names.
+#
+# Promise: 4.3
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # A backend that can allocate no more memory ends no other: calls fail, the session may be lost,
 # and PostgreSQL goes on.
+#
+# Promise: 10.3
 
 use strict;
 use warnings;

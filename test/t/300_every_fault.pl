@@ -8,6 +8,8 @@
 # read, or, after an exit, never.
 # The second part loses an answer and then ends the call in another way.
 # Nightly: the full matrix of faults takes minutes; test/unit/test_faults.c has the same for the recipe layer.
+#
+# Promises: 1.1, 4.2, 5.3
 
 use strict;
 use warnings;

@@ -1,6 +1,8 @@
 # While an ensemble is silent, whatever the reason and whatever a backend is doing, its
 # statement can be cancelled, the backend can be terminated, and the server can be shut
 # down, within seconds.
+#
+# Promise: 4.3
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # A call of the client library, or of the name service, does not return: no statement, no
 # backend and no shutdown waits for it.
+#
+# Promise: 4.3
 
 use strict;
 use warnings;

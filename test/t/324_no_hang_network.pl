@@ -1,5 +1,7 @@
 # Packets to the ensemble are dropped: no statement, no backend and no shutdown waits for an
 # answer.
+#
+# Promise: 4.3
 
 use strict;
 use warnings;

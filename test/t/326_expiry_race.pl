@@ -1,6 +1,8 @@
 # The client library never answers requests that are sent at the moment when their
 # session ends. Here sessions expire repeatedly while backends lock and unlock as fast as
 # they can. Every statement ends.
+#
+# Promise: 4.3
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # A call that waits for its connection times out at the moment when its session ends: the
 # locks of the session are reported as lost, exactly once.
+#
+# Promise: 5.3
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # A wait for the local lock ends with an error at the moment when the lock is granted:
 # no lock is left, in the ensemble and in PostgreSQL's lock manager.
+#
+# Promise: 4.2
 
 use strict;
 use warnings;

@@ -1,6 +1,8 @@
 # Names cost no lock: a session connects to the servers whose names are resolved, however
 # the lookups of the others fail, and reconnects to the addresses that it knows already
 # while the name service fails. Changed addresses are used. Rare failures cost no lock.
+#
+# Promise: 4.3
 
 use strict;
 use warnings;

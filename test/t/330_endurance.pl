@@ -5,6 +5,8 @@
 # each piece of work shows with fewer as well.
 # Alone: the test runs as fast as it can, and measures memory.
 # Nightly: it is an endurance test.
+#
+# Promise: 4.2
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # The ZooKeeper session of a backend stays alive, and its locks held, whatever the backend
 # does.
+#
+# Promise: 5.11
 
 use strict;
 use warnings;

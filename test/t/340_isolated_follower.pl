@@ -3,6 +3,8 @@
 # A holder whose session is on this follower cannot commit once another client may have
 # the lock: the lease ends before that.
 # Alone: its sessions have a timeout of a second.
+#
+# Promises: 5.1, 5.2
 
 use strict;
 use warnings;

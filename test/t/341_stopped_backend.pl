@@ -3,6 +3,8 @@
 # executes its writes, which do not extend the session, and may end the session before it gets
 # the follower's report of heartbeats. If another session gets the lock, the backend's commit is
 # refused.
+#
+# Promises: 1.1, 5.2
 
 use strict;
 use warnings;

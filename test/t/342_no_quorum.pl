@@ -1,6 +1,8 @@
 # While an ensemble has no quorum, no session expires. A session that reports its locks as
 # lost meanwhile is closed as soon as the ensemble is reachable again, so no waiter waits
 # for another session timeout.
+#
+# Promise: 5.11
 
 use strict;
 use warnings;

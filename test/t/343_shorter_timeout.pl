@@ -3,6 +3,8 @@
 # earlier, so its locks are lost earlier: a holder that is cut off then still stops before
 # another session is granted its lock.
 # Alone: it compares times.
+#
+# Promise: 5.11
 
 use strict;
 use warnings;

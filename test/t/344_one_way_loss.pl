@@ -6,6 +6,8 @@
 # session that has the lock.
 #
 # Nightly: each round waits for the end of sessions.
+#
+# Promises: 5.2, 5.11
 
 use strict;
 use warnings;

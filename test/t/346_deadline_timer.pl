@@ -1,6 +1,8 @@
 # The statement of a holder that is not proven in time ends although the I/O thread cannot
 # notice it: the timer of the backend does. It also keeps the times of a second session of
 # this backend, whose timeout is shorter.
+#
+# Promise: 5.11
 
 use strict;
 use warnings;

@@ -3,6 +3,8 @@
 # leader, of the leader with its client, and the same with connections that come and go.
 # Several holders sleep: each is cut off at another moment between two of its proofs.
 # Alone: it compares times, without the time for which a holder waits for a processor.
+#
+# Promise: 5.11
 
 use strict;
 use warnings;

@@ -5,6 +5,8 @@
 # ZKLOCK_TEST_CUTS=7 ZKLOCK_TEST_CUT_TIMEOUT=10000 scripts/test t/348_cuts.pl
 # Nightly: it waits for session timeouts, and starts an ensemble for each cut of a leader.
 # Alone: it compares times.
+#
+# Promise: 5.11
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # What an idle holder costs the ensemble, counted: at most 0.7 requests a second with the
 # default session timeout.
+#
+# Promise: 5.11
 
 use strict;
 use warnings;

@@ -2,6 +2,8 @@
 # zk_fence(), the transaction of the first holder cannot commit, without any check at
 # commit. Dump, restore and standbys keep the recorded tokens. All orders
 # and isolation levels are in test/specs/fence.spec.
+#
+# Promise: 6.1
 
 use strict;
 use warnings;

@@ -1,6 +1,8 @@
 # Semaphores of two PostgreSQL servers on one ensemble of three members: never more permits
 # than the capacity, first come, first served, one capacity at a time, whatever node names the
 # sessions use for locks. No session ends by itself: the timeout is long.
+#
+# Promises: 1.1, 2.1
 
 use strict;
 use warnings;

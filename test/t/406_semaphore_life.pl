@@ -1,6 +1,8 @@
 # The life of permits: every wait, in the queue or at its head, can be ended and leaves
 # no node; a permit ends with its session, after a crash with the session timeout; a lost
 # permit is reported as an error.
+#
+# Promises: 4.1, 4.2, 5.3
 
 use strict;
 use warnings;

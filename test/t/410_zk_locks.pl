@@ -1,5 +1,7 @@
 # zk_locks shows every holder and waiter below the root: sessions of several servers,
 # Curator, kazoo, junk nodes, and nodes that may not be read.
+#
+# Promise: 10.1
 
 use strict;
 use warnings;

@@ -1,6 +1,8 @@
 # zk_locks fails when the ensemble cannot be read: an empty result would mean that there
 # are no holders. It fails with 08001 or 08006, within ensemble_timeout, and can be
 # cancelled meanwhile. Views that do not read the ensemble continue to work.
+#
+# Promise: 4.1
 
 use strict;
 use warnings;

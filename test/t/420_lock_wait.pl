@@ -1,5 +1,7 @@
 # CALL zk_lock_wait() waits without a snapshot or transaction: it delays neither CREATE
 # INDEX CONCURRENTLY nor vacuum.
+#
+# Promise: 4.1
 
 use strict;
 use warnings;

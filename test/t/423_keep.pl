@@ -1,5 +1,7 @@
 # Kept locks (zklock.keep_time): a session takes a lock that it has released again without a
 # request, and gives it up as soon as another session wants it.
+#
+# Promises: 11.1, 11.2, 11.3, 11.5, 11.6
 
 use strict;
 use warnings;

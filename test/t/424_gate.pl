@@ -1,5 +1,7 @@
 # The cookbook's gate: every transaction on three servers acquires a kept lock shared. A
 # migration acquires it exclusively, while sessions are idle or in transactions.
+#
+# Promise: 11.3
 
 use strict;
 use warnings;

@@ -4,6 +4,8 @@
 #
 # The test reads pg_locks. A view of that name in the search path shows the locks of the
 # session as PostgreSQL's view does. The texts of warnings are not compared.
+#
+# Promise: 1.2
 
 use strict;
 use warnings;

@@ -1,6 +1,8 @@
 # SQL sessions exclude Curator's exclusive locks, and these exclude SQL sessions:
 # InterProcessMutex, InterProcessMultiLock, the write lock of InterProcessReadWriteLock, and
 # a Python program that uses Curator's node names.
+#
+# Promise: 9.1
 
 use strict;
 use warnings;

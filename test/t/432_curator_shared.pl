@@ -1,5 +1,7 @@
 # SQL sessions and Curator's InterProcessReadWriteLock: readers share, writers exclude, and
 # downgrades on either side admit no writer in between. Curator's Revoker.
+#
+# Promise: 9.1
 
 use strict;
 use warnings;

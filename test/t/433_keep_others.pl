@@ -1,6 +1,8 @@
 # Sessions that keep a lock, beside contenders that do not ask for it: Curator's and kazoo's.
 # The sessions find these in the queue, and give the lock up, long before zklock.keep_time has
 # passed.
+#
+# Promise: 11.4
 
 use strict;
 use warnings;

@@ -2,6 +2,8 @@
 #
 # In kazoo 2.8.0 a waiting reader also waits for writers behind it (its pull request 650),
 # so here no client queues behind its waiting readers.
+#
+# Promise: 9.1
 
 use strict;
 use warnings;

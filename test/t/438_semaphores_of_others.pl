@@ -1,5 +1,7 @@
 # SQL semaphores and semaphores of other programs count each other's holders: Curator's
 # InterProcessSemaphoreV2 and InterProcessSemaphoreMutex.
+#
+# Promise: 9.1
 
 use strict;
 use warnings;

@@ -1,4 +1,6 @@
 # SQL sessions with different zklock.node_names exclude each other on one lock.
+#
+# Promise: 9.2
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # SQL sessions of two servers and Java and Python threads contend for one lock. A referee
 # that is independent of the lock service checks every acquisition and release.
+#
+# Promises: 1.1, 9.1
 
 use strict;
 use warnings;

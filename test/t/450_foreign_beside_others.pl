@@ -1,5 +1,7 @@
 # Foreign nodes below a lock for which other programs contend too: sequence numbers near
 # the overflow, subtrees, garbage data, thousands of nodes. See also 240.
+#
+# Promises: 9.1, 10.1
 
 use strict;
 use warnings;

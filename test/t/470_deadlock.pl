@@ -1,5 +1,7 @@
 # Deadlocks across servers are detected. Exactly one participant fails
 # with 40P01, and the others succeed.
+#
+# Promise: 7.2
 
 use strict;
 use warnings;

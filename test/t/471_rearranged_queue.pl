@@ -2,6 +2,8 @@
 # (DeadLockCheck in src/backend/storage/lmgr/deadlock.c). Detection across servers follows
 # the queue as it is then: nobody waits for a session that was behind it before, and a
 # deadlock that leads through the new order is found.
+#
+# Promise: 7.2
 
 use strict;
 use warnings;

@@ -1,6 +1,8 @@
 # A participant of a deadlock is silent: its process is stopped, or its connection is cut.
 # Nobody fails with 40P01 while it cannot confirm its wait, nor when it turns out that the
 # wait ended meanwhile.
+#
+# Promise: 7.2
 
 use strict;
 use warnings;

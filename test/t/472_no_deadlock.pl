@@ -1,6 +1,8 @@
 # No false positives. A situation that resembles a deadlock, or is not a
 # deadlock any more, makes no statement fail. Every wait here lasts longer than
 # deadlock_timeout, so it is reported and checked for cycles.
+#
+# Promise: 7.2
 
 use strict;
 use warnings;

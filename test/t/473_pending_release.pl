@@ -2,6 +2,8 @@
 # part of a deadlock, even if the node still exists because the holder's connection is
 # down (a pending delete), and even if the holder waits for a row on its server. A wait
 # for a lock that such a session still holds is part of one.
+#
+# Promise: 7.2
 
 use strict;
 use warnings;

@@ -6,6 +6,8 @@
 #
 # test/unit/test_deadlock_cost.c tests what a session sends that holds something, with a
 # simulated clock.
+#
+# Promise: 7.3
 
 use strict;
 use warnings;

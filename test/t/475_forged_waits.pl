@@ -1,5 +1,7 @@
 # Forged wait reports: among 1,500 of them a wait can be cancelled; a deadlock that exists only in
 # reports ends no wait; and the log never shows the statement of another process.
+#
+# Promises: 7.2, 4.3
 
 use strict;
 use warnings;

@@ -1,6 +1,8 @@
 # Servers with different credentials: missing permissions for reports and bells can hide a
 # deadlock, but never cause a false one, and the refused requests are not repeated
 # without end. lock_timeout and cancel end such a wait, as without detection.
+#
+# Promise: 7.2
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # Deadlocks through permits of semaphores are detected.
 # Exactly one participant fails, and without a deadlock none.
+#
+# Promise: 7.2
 
 use strict;
 use warnings;

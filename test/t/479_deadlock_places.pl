@@ -1,6 +1,8 @@
 # Deadlocks in which the ensemble waiters of a cycle hold nothing, and only their local
 # waiters are part of the cycle. An ensemble waiter then requeues behind its local waiter
 # instead of failing, and exactly one session fails.
+#
+# Promise: 7.2
 
 use strict;
 use warnings;

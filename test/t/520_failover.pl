@@ -1,6 +1,8 @@
 # Failover: a primary crashes, or stops responding, while its sessions hold locks, and a
 # standby is promoted. Sessions of the standby acquire the locks after the session timeout,
 # and an open transaction of the old primary is committed nowhere.
+#
+# Promises: 3.4, 5.2
 
 use strict;
 use warnings;

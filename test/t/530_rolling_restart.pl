@@ -1,5 +1,7 @@
 # A rolling restart of the ensemble, including the leader, with holders, a waiter and
 # working sessions. No lock is lost and no session gets an error.
+#
+# Promises: 5.11, 12.2
 
 use strict;
 use warnings;

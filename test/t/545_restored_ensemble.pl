@@ -1,6 +1,8 @@
 # An ensemble is restored from an old copy of its data: holders lose their locks and get
 # the error, tokens restart at those of the copy, and fences refuse the smaller tokens until
 # an administrator resets them.
+#
+# Promises: 1.5, 6.1
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # Hostile lock names and node data stay below the root, and reach terminals and the server
 # log only as plain text.
+#
+# Promises: 10.1, 10.2
 
 use strict;
 use warnings;

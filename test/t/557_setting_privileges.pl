@@ -1,6 +1,8 @@
 # A role that is not a superuser can change none of the settings that a superuser configures, by
 # no way: options of the connection, its first packet, SET in all forms, functions, its own role,
 # its database. Without a configured ensemble no server is contacted.
+#
+# Promise: 10.2
 
 use strict;
 use warnings;

@@ -1,5 +1,7 @@
 # Another service behind a port of zklock.connect_string, and messages that ZooKeeper never
 # sends, end no backend: the server log has the reason, and the next server is tried.
+#
+# Promise: 10.3
 
 use strict;
 use warnings;

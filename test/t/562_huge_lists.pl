@@ -1,5 +1,7 @@
 # A program that may create znodes makes a children list of more than 64 MB. A call that
 # reads the list fails. Its backend loses no lock, and uses little memory.
+#
+# Promise: 10.3
 
 use strict;
 use warnings;

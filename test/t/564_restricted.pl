@@ -1,6 +1,8 @@
 # The owner of a table or a materialized view writes code that a superuser's maintenance
 # commands run in the superuser's session. That code cannot acquire, release or give up the
 # locks of the session, nor hide that one was lost.
+#
+# Promise: 5.3
 
 use strict;
 use warnings;

@@ -1,6 +1,8 @@
 # Another program fills the queues of a world-writable root with nodes of a megabyte each. A
 # query of zk_locks shows them, but does not make the ZooKeeper server send their data, for
 # which the memory of the server may not suffice.
+#
+# Promise: 10.3
 
 use strict;
 use warnings;

@@ -4,6 +4,8 @@
  *		Nodes that another client deletes before their request is granted, while the
  *		connection is lost or answers are late; and what proves that nobody is before a node.
  *
+ * Promises: 1.1, 5.4
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>

@@ -5,6 +5,8 @@
  *		participant is the victim, and no report is left when a wait is over,
  *		whatever goes wrong.
  *
+ * Promise: 7.2
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>

@@ -5,6 +5,8 @@
  *		sessions that hold nothing, a few requests for one that holds something, and few
  *		writes however often its local waiters change.
  *
+ * Promise: 7.3
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>

@@ -5,6 +5,8 @@
  *		deadlock, or choose two victims; those without a certain order of answers are scenes
  *		of test_deadlock.c.
  *
+ * Promise: 7.2
+ *
  *-------------------------------------------------------------------------
  */
 #include <inttypes.h>

@@ -8,6 +8,8 @@
  * decided; when A has released everything, none of its nodes may be left, and other
  * sessions must be granted.  Then each of these runs is repeated with A giving up at
  * each step after the fault.
+ *
+ * Promises: 1.1, 3.5, 4.2
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>

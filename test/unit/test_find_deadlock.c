@@ -6,6 +6,8 @@
  * The cases that broke simpler rules: readers behind a writer, requests for several names,
  * mutexes, upgrades, permits, places, and local waiters whose deletes are pending.
  *
+ * Promise: 7.2
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>

@@ -11,6 +11,8 @@
  *
  * usage: test_find_deadlock_random [first seed [number of seeds]]
  *
+ * Promise: 7.2
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>

@@ -5,6 +5,8 @@
  *		whose release is requested, is notified at once or within about a second, once for
  *		each event, whatever happens to the connection.
  *
+ * Promise: 5.4
+ *
  *-------------------------------------------------------------------------
  */
 #include <string.h>

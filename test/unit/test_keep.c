@@ -6,6 +6,8 @@
  *
  * The lease is 2 s, a proof is due after 1 s, and a queue of one is looked at each 0.5 s.
  *
+ * Promises: 11.1, 11.2, 11.3, 11.4
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>

@@ -3,6 +3,8 @@
  * test_leave.c
  *		Promises about nodes that are given up together.
  *
+ * Promise: 3.5
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>

@@ -4,6 +4,8 @@
  *		Promises about locks that are acquired repeatedly: when a children list can
  *		be left out.
  *
+ * Promise: 1.1
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>

@@ -3,6 +3,8 @@
  * test_lock.c
  *		Promises about one lock in a healthy ensemble.
  *
+ * Promises: 1.1, 2.1, 2.2
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>

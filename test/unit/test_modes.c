@@ -3,6 +3,8 @@
  * test_modes.c
  *		Promises about holding several modes: upgrade and downgrade.
  *
+ * Promises: 1.3, 1.4
+ *
  *-------------------------------------------------------------------------
  */
 #include <string.h>

@@ -3,6 +3,8 @@
  * test_permits.c
  *		Promises about semaphores, without network faults.
  *
+ * Promise: 3.7
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>

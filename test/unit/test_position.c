@@ -3,6 +3,8 @@
  * test_position.c
  *		Promises about the order of the queue.
  *
+ * Promise: 2.1
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>

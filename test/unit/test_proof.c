@@ -3,6 +3,8 @@
  * test_proof.c
  *		Promises about proofs: when what is held counts as lost.
  *
+ * Promises: 5.1, 5.11
+ *
  *-------------------------------------------------------------------------
  */
 #include <string.h>

@@ -8,6 +8,8 @@
  *
  * usage: test_random [first seed [number of seeds]]
  *
+ * Promises: 1.1, 4.2
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>

@@ -3,6 +3,8 @@
  * test_session.c
  *		Promises about a session: its lease, its end, and the commit check.
  *
+ * Promises: 5.1, 5.2
+ *
  *-------------------------------------------------------------------------
  */
 #include <poll.h>

@@ -3,6 +3,8 @@
  * test_several.c
  *		Promises about several names at once, limits, and the end of sequence numbers.
  *
+ * Promise: 1.5
+ *
  *-------------------------------------------------------------------------
  */
 #include <stdio.h>

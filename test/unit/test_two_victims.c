@@ -7,6 +7,8 @@
  * and claims as well; both have answered each other.  The first verdict makes the own report
  * invalid, and each verdict checks the version of the other report.
  *
+ * Promise: 7.2
+ *
  *-------------------------------------------------------------------------
  */
 #include <inttypes.h>

@@ -4,6 +4,8 @@
 # earlier server is stopped, upgraded, and started again.
 #
 # $ZKLOCK_EARLIER is the directory in which the earlier version was built.
+#
+# Promise: 12.3
 
 use strict;
 use warnings;
