@@ -11,7 +11,7 @@ use Fcntl qw(:flock);
 use File::stat;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use ZkLock::Check qw(nothing_left);
+use ZkLock::Check qw(nothing_left queue_of);
 use ZkLock::Cluster;
 use ZkLock::Proxy;
 use ZkLock::Util qw(child_processes hold_still postmaster_pid read_file);
@@ -45,6 +45,13 @@ sub kill_all
 	}
 	wait_until('the end of the processes', sub { !grep { my $pid = $_; kill(0, $pid) && !grep { $_ == $pid } @kept } @children });
 	return;
+}
+
+# Returns the session that holds lock "x".
+sub queue_owner
+{
+	my ($holder) = queue_of($zkc, 'x');
+	return $zkc->get($holder)->{ephemeralOwner};
 }
 
 # Returns the background workers that close sessions.
@@ -151,11 +158,33 @@ for my $n (1 .. 2)
 	$here->start;
 	wait_until('the worker', sub { worker() });
 	still_held('a process is left');
-	ok(worker(), '... and the server waits for its end');
+	ok(has_former_file($directory), 'a process is left: the server waits for its end');
 	close $file;
 	free_at_once('the process has ended');
-	wait_until('the end of the worker', sub { !worker() });
 	$s->drop;
+}
+
+# The header of a file names another boot of the machine, or another file: its processes are not
+# those of this kernel, so nobody knows whether they have ended.
+{
+	my %bytes = ('another boot' => 8, 'another device' => 56, 'another inode' => 64);
+	for my $what (sort keys %bytes)
+	{
+		my $s = holder();
+		$here->stop('immediate');
+		open my $file, '+<:raw', "$directory/zklock_sessions" or die "cannot open the file: $!";
+		seek $file, $bytes{$what}, 0;
+		read $file, my $byte, 1;
+		seek $file, $bytes{$what}, 0;
+		print {$file} chr(ord($byte) ^ 1);
+		close $file or die "cannot write the file: $!";
+		$here->start;
+		wait_until('the removal of the former file', sub { !has_former_file($directory) });
+		still_held($what);
+		$zkc->end_session(queue_owner());
+		free_at_once("$what: the session has been ended by the test");
+		$s->drop;
+	}
 }
 
 # Copies: of the data directory while sessions hold locks, a base backup with its standby, and

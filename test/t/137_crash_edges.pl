@@ -1,7 +1,7 @@
 # What a crash leaves, where the sessions cannot be closed as usual: the worker does not keep
 # them alive, does not disturb an ensemble for the sake of another one, and gives up no session
-# because of an error of its own. A damaged file of sessions costs the release after a crash,
-# not the server.
+# because of a file that it cannot read. A damaged file of sessions costs the release after a
+# crash, not the server. A worker that has done its work does not end.
 #
 # Promise: 3.4
 
@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use ZkLock::Cluster;
 use ZkLock::Proxy;
-use ZkLock::Util qw(child_processes postmaster_pid read_file);
+use ZkLock::Util qw(child_processes postmaster_pid read_file write_file);
 use ZkLock::ZkServer;
 
 # Longer than any wait of this test.
@@ -20,11 +20,14 @@ use constant LONG => '290s';
 
 my $auth = credentials_file('user:secret');
 
-# It refuses every request of a client without credentials, also that to close a session.
-my $zk = ZkLock::ZkServer->start(
-	tick_time => 500,
-	config => { maxSessionTimeout => 300000, 'enforce.auth.enabled' => 'true', 'enforce.auth.schemes' => 'digest' },
-	java => ['-Dorg.slf4j.simpleLogger.log.org.apache.zookeeper.server.ZooKeeperServer=debug']);
+# The second one refuses every request of a client without credentials, also that to close a
+# session.
+my ($zk, $strict) = map {
+	ZkLock::ZkServer->start(
+		tick_time => 500,
+		config => { maxSessionTimeout => 300000, %$_ },
+		java => ['-Dorg.slf4j.simpleLogger.log.org.apache.zookeeper.server.ZooKeeperServer=debug'])
+} {}, { 'enforce.auth.enabled' => 'true', 'enforce.auth.schemes' => 'digest' };
 my $proxy = ZkLock::Proxy->start(target => $zk);
 my ($here, $there) = map {
 	zklock_node($_, zk => $zk, session_timeout => LONG,
@@ -61,15 +64,24 @@ sub free_at_once
 	return;
 }
 
-# Returns how often clients have resumed a session.
-sub count_resumed { return scalar(() = read_file($zk->log_file) =~ /attempting to renew session/g) }
+# Returns how often clients have resumed a session of this ensemble.
+sub count_resumed { my ($ensemble) = @_; return scalar(() = read_file($ensemble->log_file) =~ /attempting to renew session/g) }
 
+# A worker that ends writes a line into the log that looks like a failure, or is not started
+# after the next crash.
 {
+	$here->stop('fast');
+	my $log = -s $here->logfile;
+	$here->start;
 	my $s = session($here);
 	$s->query_ok("SELECT zk_lock('a')");
 	crash($s);
-	free_at_once('a', 'an ensemble that requires credentials');
-	wait_until('the removal of the former file', sub { !former_files() });
+	free_at_once('a', 'a crash');
+	wait_for_log($here, qr/closed 1 ZooKeeper sessions/, $log);
+	$here->stop('fast');
+	my ($running) = split /received fast shutdown request/, substr(read_file($here->logfile), $log);
+	unlike($running, qr/zklock crash release.* exited with exit code 1/, 'the worker does not end before the server');
+	$here->start;
 	$s->drop;
 }
 
@@ -82,22 +94,48 @@ sub count_resumed { return scalar(() = read_file($zk->log_file) =~ /attempting t
 	my @sessions = map { session($here) } 1 .. 5;
 	$other->query_ok("SELECT zk_lock('b')");
 	$sessions[$_]->query_ok("SELECT zk_lock('b$_')") for 0 .. $#sessions;
-	my $resumed = count_resumed();
+	my $resumed = count_resumed($zk);
 	my $log = -s $here->logfile;
 	$proxy->cut(refuse => 1);
 	crash($other);
 	free_at_once("b$_", "one of several ensembles is unreachable, $_") for 0 .. $#sessions;
 	wait_for_log($here, qr/could not close 1 ZooKeeper sessions of former processes/, $log);
 	wait_until('the removal of the former file', sub { !former_files() });
-	cmp_ok(count_resumed() - $resumed, '<=', 4 * @sessions,
-		'... a session that is closed is not resumed again, while the worker tries to reach the other ensemble');
-	ok(wait_for_log($here, qr/closed 5 ZooKeeper sessions/, $log), '... and is counted once');
+	cmp_ok(count_resumed($zk) - $resumed, '<=', 4 * @sessions,
+		'a session that is closed is not resumed again, while the worker tries to reach the other ensemble');
+	ok(wait_for_log($here, qr/closed 5 ZooKeeper sessions/, $log), 'a session that is closed is counted once');
 	$proxy->accept;
 	free_at_once('b', 'the session that could not be closed has expired');
 	$_->drop for $other, @sessions;
 }
 
-# An error of the worker.
+# Files that cannot be read, or that no server wrote, beside the one with the session. The order
+# in which a directory lists its files is arbitrary: with nine of them, one comes before it.
+{
+	my $s = session($here);
+	$s->query_ok("SELECT zk_lock('c')");
+	$here->stop('immediate');
+	my $log = -s $here->logfile;
+	my @bad = map { "$directory/zklock_sessions.$_" } 1 .. 9;
+	write_file($_, 'x' x 2000) for @bad;
+	chmod 0, @bad[ 0 .. 5 ];
+	unlink @bad[ 6, 7 ];
+	mkdir $bad[6] or die "cannot create $bad[6]: $!";
+	system_or_bail('mkfifo', $bad[7]);
+	$here->start;
+	free_at_once('c', 'former files that cannot be read');
+	wait_until('the removal of the former file', sub { !grep { $_ eq "$directory/zklock_sessions.10" } former_files() });
+	is_deeply([ sort(former_files()) ], [ @bad[ 0 .. 6 ] ], 'files that cannot be read are kept, others are removed');
+	my $text = substr(read_file($here->logfile), $log);
+	is(scalar(() = $text =~ /LOG:  could not read file "pg_stat_tmp\/zklock_sessions\.\d": /g), 7, 'each of them is logged once');
+	unlike($text, qr/zklock crash release.* exited with exit code 1/, 'the worker has not ended because of them');
+	chmod 0600, @bad[ 0 .. 5 ];
+	unlink @bad[ 0 .. 5 ];
+	rmdir $bad[6] or die "cannot remove $bad[6]: $!";
+	$s->drop;
+}
+
+# The file with the session cannot be read.
 {
 	my $s = session($here);
 	$s->query_ok("SELECT zk_lock('c')");
@@ -109,7 +147,7 @@ sub count_resumed { return scalar(() = read_file($zk->log_file) =~ /attempting t
 	is_deeply([ former_files() ], ["$directory/zklock_sessions.1"], 'a file that cannot be read is kept');
 	chmod 0600, former_files();
 	$here->restart;
-	free_at_once('c', '... and is used by the next start');
+	free_at_once('c', 'the next start uses a file that can be read again');
 	wait_until('the removal of the former file', sub { !former_files() });
 	$s->drop;
 }
@@ -134,32 +172,33 @@ sub count_resumed { return scalar(() = read_file($zk->log_file) =~ /attempting t
 	wait_until('the next worker', sub { (worker() // $worker) != $worker });
 	wait_for_sql($here, 'SELECT 1', '1');
 	free_at_once('v', 'a crash of the worker');
-	is($t->query("SELECT zk_try_lock('w')"), 'f', '... the unreachable ensemble keeps the other lock');
+	is($t->query("SELECT zk_try_lock('w')"), 'f', 'the unreachable ensemble keeps the other lock');
 	$proxy->accept;
 	free_at_once('w', 'the ensemble can be reached again');
 	wait_until('the removal of the former files', sub { !former_files() });
 	$other->drop;
 }
 
-# Each time that a session is resumed it lives for another timeout. The worker uses the
-# server's credentials; so it cannot close the session of a database that has its own.
+# Each time that a session is resumed it lives for another timeout. The worker has no credentials,
+# so it cannot close the session if the ensemble requires them.
 {
-	$here->safe_psql('postgres', "ALTER DATABASE postgres SET zklock.auth_file = '$auth'");
-	$here->append_conf('postgresql.conf', "zklock.auth_file = ''\n");
-	$here->restart;
-	my $s = session($here);
+	my $of_strict = "zklock.connect_string = '" . $strict->connect_string . "'";
+	$_->safe_psql('postgres', "CREATE DATABASE strict; ALTER DATABASE strict SET $of_strict") for $here, $there;
+	$_->safe_psql('strict', 'CREATE EXTENSION zklock') for $here, $there;
+	my $s = session($here, dbname => 'strict');
 	$s->query_ok("SELECT zk_lock('d')");
+	my $other = session($there, dbname => 'strict');
 	my $log = -s $here->logfile;
-	my $resumed = count_resumed();
+	my $resumed = count_resumed($strict);
 	crash($s);
 	wait_for_log($here, qr/could not close 1 ZooKeeper sessions of former processes/, $log);
 	wait_until('the removal of the former file', sub { !former_files() });
-	cmp_ok(count_resumed() - $resumed, '<=', 12, 'a session that the ensemble does not close is left alone soon');
-	is($t->query("SELECT zk_try_lock('d')"), 'f', '... and its locks are free when it expires');
-	my $after = session($here);
+	cmp_ok(count_resumed($strict) - $resumed, '<=', 12, 'a session that the ensemble does not close is left alone soon');
+	is($other->query("SELECT zk_try_lock('d')"), 'f', 'its locks are free when it expires');
+	my $after = session($here, dbname => 'strict');
 	$after->query_ok("SET statement_timeout = '60s'; SET zklock.ensemble_timeout = '2min'; SELECT zk_lock('other')");
-	is($after->query("SELECT zk_try_lock('d')"), 'f', '... a non-blocking attempt of the same server does not wait for it');
-	$after->quit;
+	is($after->query("SELECT zk_try_lock('d')"), 'f', 'a non-blocking attempt of the same server does not wait for it');
+	$_->quit for $after, $other;
 	$s->drop;
 }
 

@@ -4,7 +4,7 @@
  *		Reads the credentials of a session: a password, certificates.
  *
  * Must never reveal what a file contains, nor its name in a message to a client.
- * Called only by backend_session.c and crash_release.c.
+ * Called only by backend_session.c, session_file.c and crash_release.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,6 +24,13 @@
 #define AUTH_HINT "Use a file that belongs to the user that runs the server, is not accessible for group or others, and has one line: digest user:password"
 #define PUBLIC_HINT "Use a PEM file that the user that runs the server can read."
 #define KEY_HINT "Use a PEM file without a passphrase that belongs to the user that runs the server and is not accessible for group or others."
+
+/*
+ * The last part is the passphrase.  Without one, the library would ask on the terminal for the
+ * passphrase of an encrypted key.
+ */
+#define TLS_FILES "%s,%s,%s,-"
+#define N_TLS_FILES 3
 
 /* A file that a setting names, and its permissions. */
 typedef struct SecretFile
@@ -120,12 +127,33 @@ check_tls(void)
 				 errhint("Set all of zklock.tls_ca_file, zklock.tls_cert_file and zklock.tls_key_file, or none of them.")));
 	for (int i = 0; i < (int) lengthof(files); i++)
 		CloseTransientFile(open_file(&files[i], &st));
+	return psprintf(TLS_FILES, files[0].path, files[1].path, files[2].path);
+}
 
-	/*
-	 * The last part is the passphrase.  Without one, the library would ask on the
-	 * terminal for the passphrase of an encrypted key.
-	 */
-	return psprintf("%s,%s,%s,-", files[0].path, files[1].path, files[2].path);
+bool
+zklock_tls_files(char *text, size_t size)
+{
+	text[0] = '\0';
+	return zklock_tls_ca_file[0] == '\0' ||
+		snprintf(text, size, TLS_FILES, zklock_tls_ca_file, zklock_tls_cert_file,
+				 zklock_tls_key_file) < (int) size;
+}
+
+bool
+zklock_tls_files_are_readable(const char *text)
+{
+	char	   *files = pstrdup(text);
+	char	   *rest = files;
+	bool		are_readable = true;
+
+	for (int i = 0; text[0] && i < N_TLS_FILES; i++)
+	{
+		const char *path = strsep(&rest, ",");
+
+		are_readable = are_readable && path && access(path, R_OK) == 0;
+	}
+	pfree(files);
+	return are_readable;
 }
 
 void

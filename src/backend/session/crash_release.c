@@ -12,8 +12,14 @@
  * but not longer than a session can live without its client.  Resuming a session lets it
  * live for another timeout, so an ensemble that does not close it is asked a few times only.
  *
- * PostgreSQL forgets a worker that ends with 0, and at a crash also one that is never to be
- * started again.  So this one ends with 1, and is started again after a day.
+ * The worker has no credentials.  The address in a note leads to the ensemble of some database
+ * or role, or to the server's former one: the password of the present settings is not for it.
+ * ZooKeeper asks for none to end a session.  With TLS a client usually has to show a certificate:
+ * the worker shows the one that the session showed to the same address.
+ *
+ * Then the worker sleeps until the server stops.  PostgreSQL forgets a worker that ends with 0,
+ * and at a crash also one that is never to be started again; one that ends with 1 writes a
+ * line into the log that looks like a failure.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,7 +37,8 @@
 /* Sessions at a time: each has a thread and some descriptors. */
 #define BATCH 64
 
-#define DAY (24 * 60 * 60)
+/* In seconds, after an error of the worker itself, for which there is no known cause. */
+#define RESTART 3600
 
 /*
  * How long a batch may take, and the pause before the next attempt.  A client needs up to three
@@ -58,38 +65,40 @@ typedef struct Batch
 
 typedef struct CrashRelease
 {
-	ZklockCredentials credentials;
 	int64		busy_ms;		/* when former processes existed last, or the worker started */
 	int			n_closed;
+	bool		is_repeated;	/* all files have been looked at */
 } CrashRelease;
 
 PGDLLEXPORT void zklock_release_after_crash(Datum arg);
 
 
+#define FOR_EVER (-1)
+
 /* Returns false if the worker is to end. */
 static bool
 sleep_ms(long ms)
 {
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
-					 PG_WAIT_EXTENSION);
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | (ms == FOR_EVER ? 0 : WL_TIMEOUT) | WL_EXIT_ON_PM_DEATH,
+					 ms, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 	return !ShutdownRequestPending;
 }
 
-static void
-open_noted_session(CrashRelease *release, const ZklockSessionNote *note, ZklSession **session)
+/* Returns NULL if it cannot be opened now. */
+static ZklSession *
+open_noted_session(const ZklockSessionNote *note)
 {
 	ZklSessionConfig config = {
 		.connect_string = note->connect_string,
 		.root = "/",
 		.session_timeout_ms = note->timeout_ms,
-		.digest = release->credentials.digest,
-		.tls = release->credentials.tls,
+		.tls = note->tls[0] ? note->tls : NULL,
 		.max_nodes = 1,
 		.resumed = note->key,
 	};
 
-	*session = zkl_session_open(&config);
+	return zklock_tls_files_are_readable(note->tls) ? zkl_session_open(&config) : NULL;
 }
 
 /*
@@ -143,7 +152,7 @@ close_batch(CrashRelease *release, ZklockSessionNote *notes, int n)
 	int64		until = zkl_now_ms() + BATCH_MS;
 
 	for (int i = 0; i < n; i++)
-		open_noted_session(release, &notes[i], &batch.sessions[i]);
+		batch.sessions[i] = open_noted_session(&notes[i]);
 	while (!check_sessions(release, &batch) && zkl_now_ms() < until && sleep_ms(POLL_MS))
 		;
 	for (int i = 0; i < n; i++)
@@ -186,32 +195,48 @@ give_up(const CrashRelease *release, ZklockSessionNote *notes, int n)
 	return n_left;
 }
 
-/* Returns whether nothing is left to do with this file. */
-static bool
-process_file(const char *path, void *arg)
+/* Closes the sessions that are noted in a file which all its processes have left. */
+static ZklockFormerResult
+close_noted(CrashRelease *release, const char *path, ZklockSessionNote *notes, int n)
 {
-	CrashRelease *release = arg;
-	ZklockSessionNote *notes;
-	bool		is_free;
-	int			n;
 	int			n_left;
 
-	if (ShutdownRequestPending)
-		return false;
-	if (!zklock_read_former_file(path, &is_free, &notes, &n))
-		return true;
-	if (!is_free)
-	{
-		release->busy_ms = zkl_now_ms();
-		return false;
-	}
 	for (int i = 0; i < n && !ShutdownRequestPending; i += BATCH)
 		close_batch(release, &notes[i], Min(n - i, BATCH));
 	n_left = give_up(release, notes, n);
 	if (n_left > 0)
 		zklock_write_former_file(path, notes, n_left);
 	pfree(notes);
-	return n_left == 0;
+	return n_left > 0 ? ZKLOCK_FORMER_AGAIN : ZKLOCK_FORMER_DONE;
+}
+
+static ZklockFormerResult
+process_file(const char *path, void *arg)
+{
+	CrashRelease *release = arg;
+	ZklockSessionNote *notes;
+	int			n;
+
+	if (ShutdownRequestPending)
+		return ZKLOCK_FORMER_LEAVE;
+	switch (zklock_read_former_file(path, &notes, &n))
+	{
+		case ZKLOCK_FORMER_FREE:
+			return close_noted(release, path, notes, n);
+		case ZKLOCK_FORMER_IN_USE:
+			release->busy_ms = zkl_now_ms();
+			return ZKLOCK_FORMER_AGAIN;
+		case ZKLOCK_FORMER_FOREIGN:
+			return ZKLOCK_FORMER_DONE;
+		case ZKLOCK_FORMER_UNREADABLE:
+			break;
+	}
+	ereport(release->is_repeated ? DEBUG1 : LOG,
+			(errcode_for_file_access(),
+			 errmsg("could not read file \"%s\": %m", path),
+			 errdetail("The locks of the server's former processes that are noted in it end with their session timeout."),
+			 errhint("The server must own the file.")));
+	return ZKLOCK_FORMER_LEAVE;
 }
 
 void
@@ -221,12 +246,13 @@ zklock_release_after_crash(Datum arg)
 
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
-	zklock_credentials_read(&release.credentials);
 	while (zklock_former_files(process_file, &release) && sleep_ms(PAUSE_MS))
-		;
+		release.is_repeated = true;
 	if (release.n_closed > 0)
 		ereport(LOG,
 				(errmsg("closed %d ZooKeeper sessions of processes that have crashed", release.n_closed)));
+	while (!ShutdownRequestPending)
+		(void) sleep_ms(FOR_EVER);
 	zklock_exit_with_threads(1);
 	proc_exit(1);
 }
@@ -237,7 +263,7 @@ zklock_register_crash_release(void)
 	BackgroundWorker worker = {
 		.bgw_flags = BGWORKER_SHMEM_ACCESS,
 		.bgw_start_time = BgWorkerStart_PostmasterStart,
-		.bgw_restart_time = DAY,
+		.bgw_restart_time = RESTART,
 		.bgw_name = "zklock crash release",
 		.bgw_type = "zklock crash release",
 		.bgw_library_name = "zklock",

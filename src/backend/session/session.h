@@ -422,15 +422,17 @@ extern void zklock_count_failed(const ZklockTimeout *timeout);
  * noted.  A role that can read the file can end these sessions: doc/security.md.
  */
 
-/* A longer connect string is not noted: its sessions last for their timeout after a crash. */
-#define ZKLOCK_NOTE_CONNECT_STRING 992
+/* With longer texts a session is not noted: after a crash it lasts for its timeout. */
+#define ZKLOCK_NOTE_TEXT 496
 
+/* Has no secret but the session's own key, and no name of a file with a password. */
 typedef struct ZklockSessionNote
 {
 	int32		n_resumed;		/* how often it was resumed to close it */
 	int32		timeout_ms;		/* of the session */
 	ZklSessionKey key;			/* the ensemble refuses one that is damaged */
-	char		connect_string[ZKLOCK_NOTE_CONNECT_STRING];
+	char		connect_string[ZKLOCK_NOTE_TEXT];
+	char		tls[ZKLOCK_NOTE_TEXT];	/* zklock_tls_files(), or empty */
 } ZklockSessionNote;
 
 /*
@@ -443,20 +445,31 @@ extern void zklock_init_session_file(void);
 extern void zklock_note_session(ZklSession *session);
 extern void zklock_forget_session(void);
 
-/*
- * Calls back for each file that was set aside, and removes the file if this returns true.
- * Returns whether files are left.
- */
-extern bool zklock_former_files(bool (*process) (const char *path, void *arg), void *arg);
+typedef enum ZklockFormerFile
+{
+	ZKLOCK_FORMER_FREE,			/* all processes that had the file open are gone */
+	ZKLOCK_FORMER_IN_USE,
+	ZKLOCK_FORMER_FOREIGN,		/* not written by processes of this server since the machine's boot */
+	ZKLOCK_FORMER_UNREADABLE	/* errno has the reason */
+} ZklockFormerFile;
+
+typedef enum ZklockFormerResult
+{
+	ZKLOCK_FORMER_DONE,			/* remove the file */
+	ZKLOCK_FORMER_AGAIN,		/* look at it again, soon */
+	ZKLOCK_FORMER_LEAVE			/* to the next start of the server */
+} ZklockFormerResult;
 
 /*
- * Reads a file that was set aside; throws if that fails.  Returns false if it cannot have been
- * written by former processes of this server on this machine since its start.  *free is
- * whether all these processes have gone; then *notes has what they have left, palloc'd.
+ * Calls back for each file that was set aside.  Returns whether one of them needs another
+ * look.  Does not throw.
  */
-extern bool zklock_read_former_file(const char *path, bool *free, ZklockSessionNote **notes, int *n);
+extern bool zklock_former_files(ZklockFormerResult (*process) (const char *path, void *arg), void *arg);
 
-/* Replaces the notes of a free file by those that are left. */
+/* Reads a file that was set aside.  If it is free, *notes has what is left, palloc'd. */
+extern ZklockFormerFile zklock_read_former_file(const char *path, ZklockSessionNote **notes, int *n);
+
+/* Replaces the notes of a free file by those that are left.  Does not throw. */
 extern void zklock_write_former_file(const char *path, const ZklockSessionNote *notes, int n);
 
 

@@ -40,7 +40,7 @@
 #define FORMER_PREFIX FILE_NAME "."
 #define MAX_FORMER 100
 
-#define MAGIC "zklock 2"
+#define MAGIC "zklock 3"
 
 typedef struct Header
 {
@@ -180,12 +180,13 @@ zklock_note_session(ZklSession *session)
 	ZklockSessionNote note = {0};
 	ZklSessionInfo info;
 
-	if (file_fd < 0 || strlen(zklock_connect_string) >= sizeof(note.connect_string))
+	if (file_fd < 0 ||
+		strlcpy(note.connect_string, zklock_connect_string, sizeof(note.connect_string)) >= sizeof(note.connect_string) ||
+		!zklock_tls_files(note.tls, sizeof(note.tls)))
 		return;
 	info = zkl_session_info(session);
 	note.key = info.key;
 	note.timeout_ms = info.session_timeout_ms;
-	strcpy(note.connect_string, zklock_connect_string);
 	write_own_note(&note);
 	is_noted = true;
 }
@@ -206,26 +207,28 @@ zklock_forget_session(void)
  */
 
 bool
-zklock_former_files(bool (*process) (const char *path, void *arg), void *arg)
+zklock_former_files(ZklockFormerResult (*process) (const char *path, void *arg), void *arg)
 {
 	DIR		   *directory = AllocateDir(DIRECTORY);
 	struct dirent *entry;
-	bool		any_left = false;
+	bool		again = false;
 
-	while ((entry = ReadDir(directory, DIRECTORY)) != NULL)
+	while ((entry = ReadDirExtended(directory, DIRECTORY, LOG)) != NULL)
 	{
 		char		path[MAXPGPATH];
+		ZklockFormerResult result;
 
 		if (strncmp(entry->d_name, FORMER_PREFIX, strlen(FORMER_PREFIX)) != 0)
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", DIRECTORY, entry->d_name);
-		if (process(path, arg))
+		result = process(path, arg);
+		if (result == ZKLOCK_FORMER_DONE)
 			(void) unlink(path);
-		else
-			any_left = true;
+		again |= result == ZKLOCK_FORMER_AGAIN;
 	}
-	FreeDir(directory);
-	return any_left;
+	if (directory)
+		FreeDir(directory);
+	return again;
 }
 
 /* Reads the notes behind the header; returns how many have a session. */
@@ -241,47 +244,58 @@ read_notes(int fd, uint64 n_notes, ZklockSessionNote *notes)
 		if (pg_pread(fd, note, sizeof(*note), note_offset(i)) != sizeof(*note))
 			break;
 		note->connect_string[sizeof(note->connect_string) - 1] = '\0';
+		note->tls[sizeof(note->tls) - 1] = '\0';
 		n += note->key.id != 0 && zklock_is_connect_string(note->connect_string);
 	}
 	return n;
 }
 
+/* Returns -1 with errno set if the file cannot be opened. */
 static int
 open_former_file(const char *path, Header *expected)
 {
-	int			fd = OpenTransientFile(path, O_RDWR | PG_BINARY);
+	int			fd = OpenTransientFile(path, O_RDWR | O_NONBLOCK | PG_BINARY);
+	int			saved_errno;
 
-	if (fd < 0 || !expected_header(fd, expected))
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not read file \"%s\": %m", path),
-				 errhint("The server must own the file. Until it can read it, the locks of the server's former processes end with their session timeout.")));
-	return fd;
+	if (fd < 0 || expected_header(fd, expected))
+		return fd;
+	saved_errno = errno;
+	CloseTransientFile(fd);
+	errno = saved_errno;
+	return -1;
 }
 
 /* More than any server has backends. */
 #define MAX_NOTES 262143
 
-bool
-zklock_read_former_file(const char *path, bool *free, ZklockSessionNote **notes, int *n)
+/* Another header, for example with another boot, is that of a copy or of another start. */
+static ZklockFormerFile
+read_open_file(int fd, const Header *expected, ZklockSessionNote **notes, int *n)
 {
 	Header		header;
+
+	if (pg_pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
+		memcmp(&header, expected, offsetof(Header, n_notes)) != 0 || header.n_notes > MAX_NOTES)
+		return ZKLOCK_FORMER_FOREIGN;
+	if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+		return ZKLOCK_FORMER_IN_USE;
+	*notes = palloc_extended(sizeof(ZklockSessionNote) * (header.n_notes + 1), MCXT_ALLOC_HUGE);
+	*n = read_notes(fd, header.n_notes, *notes);
+	return ZKLOCK_FORMER_FREE;
+}
+
+ZklockFormerFile
+zklock_read_former_file(const char *path, ZklockSessionNote **notes, int *n)
+{
 	Header		expected;
 	int			fd = open_former_file(path, &expected);
-	bool		is_ours;
+	ZklockFormerFile state;
 
-	*n = 0;
-	*notes = NULL;
-	is_ours = pg_pread(fd, &header, sizeof(header), 0) == sizeof(header) &&
-		memcmp(&header, &expected, offsetof(Header, n_notes)) == 0 && header.n_notes <= MAX_NOTES;
-	*free = is_ours && flock(fd, LOCK_EX | LOCK_NB) == 0;
-	if (*free)
-	{
-		*notes = palloc_extended(sizeof(ZklockSessionNote) * (header.n_notes + 1), MCXT_ALLOC_HUGE);
-		*n = read_notes(fd, header.n_notes, *notes);
-	}
+	if (fd < 0)
+		return ZKLOCK_FORMER_UNREADABLE;
+	state = read_open_file(fd, &expected, notes, n);
 	CloseTransientFile(fd);
-	return is_ours;
+	return state;
 }
 
 void
@@ -290,6 +304,8 @@ zklock_write_former_file(const char *path, const ZklockSessionNote *notes, int n
 	Header		header;
 	int			fd = open_former_file(path, &header);
 
+	if (fd < 0)
+		return;
 	header.n_notes = n;
 	for (int i = 0; i < n; i++)
 		(void) write_at(fd, &notes[i], sizeof(notes[i]), note_offset(i));
