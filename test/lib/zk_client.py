@@ -136,6 +136,16 @@ class Driver:
             self.client.create(f"{path}/{number:0{length}}")
         return True
 
+    def create_contenders(self, path, count, size, first=0):
+        """Creates count exclusive nodes of a lock whose data have size bytes, many at a time."""
+        self.client.ensure_path(path)
+        for begin in range(first, first + count, 100):
+            creates = self.client.transaction()
+            for number in range(begin, min(begin + 100, first + count)):
+                creates.create(f"{path}/_c_{number:08x}-0000-4000-8000-000000000000-lock-{number:010}", b"x" * size)
+            creates.commit()
+        return True
+
     def delete_children(self, path):
         for name in self.children(path):
             self.client.delete(path + "/" + name)

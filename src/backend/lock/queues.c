@@ -3,10 +3,16 @@
  * queues.c
  *		Reads the queues of the ensemble, with the nodes of all programs.
  *
- * In nested loops: some hundred locks or semaphores at a time, their nodes, and what is in
- * them.  The holders and waiters follow from that.  A znode that does not exist any more is
- * left out.  Other programs' znodes may have any name and any data, in any number.  So the
- * length of data is read first, and what is kept at one time is bounded.
+ * In nested loops: some hundred locks or semaphores at a time, the Stats of their nodes; then
+ * the data of the nodes, of some locks or semaphores at a time.  The holders and waiters follow
+ * from that.  A znode that does not exist any more is left out.
+ *
+ * Other programs' znodes may have any name and any data, in any number.  So what is kept at one
+ * time is bounded, in two halves: the nodes with their Stats, in "memory", and their data, in
+ * "data_memory".  If the nodes of some locks are too many, fewer locks are read at a time; those
+ * of a single lock are then an error.  The length of data is known from the Stat, so that the
+ * data of as many locks are read as fit; if those of a single lock do not fit, the rest is shown
+ * as longer data are, as if there were none.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,8 +26,11 @@
 /* Longer data are not read; those of all recipes are shorter. */
 #define MAX_DATA 4096
 
-/* The most nodes of locks or semaphores that are read at a time: about 300 megabytes. */
-#define MAX_NODES 1000000
+/* The most names of locks or semaphores. */
+#define MAX_NAMES 1000000
+
+/* The most memory for nodes, and the most for data.  The reference gives the sum. */
+#define MAX_MEMORY (32 * 1024 * 1024)
 
 /* Locks or semaphores that are read at a time: each has at most two lists. */
 #define MAX_OBJECTS (ZKLOCK_READ_BATCH / 2)
@@ -64,10 +73,19 @@ typedef struct Scan
 	const char *parent;			/* of the locks or semaphores */
 	const char *const *names;
 	int			n_names;
+	MemoryContext memory;
+	MemoryContext data_memory;
+	bool		overflows;		/* not all nodes are in the array */
 	Znode	   *nodes;			/* by object */
 	int			n_nodes;
 	int			max_nodes;
 } Scan;
+
+static bool
+is_full(MemoryContext memory)
+{
+	return MemoryContextMemAllocated(memory, false) >= MAX_MEMORY;
+}
 
 
 /*
@@ -77,8 +95,9 @@ typedef struct Scan
 static void
 add_node(Scan *scan, int object, Role role, const char *path)
 {
-	if (scan->n_nodes == MAX_NODES)
-		zklock_fail(scan->reader->action, zklock_too_many_znodes);
+	scan->overflows |= is_full(scan->memory);
+	if (scan->overflows)
+		return;
 	if (scan->n_nodes == scan->max_nodes)
 	{
 		scan->max_nodes *= 2;
@@ -104,7 +123,7 @@ add_children(Scan *scan, int object, Role role, const char *path, const ZklResul
 {
 	if (!zklock_read_found(scan->reader, list->code))
 		return;
-	for (int i = 0; i < list->n_children; i++)
+	for (int i = 0; i < list->n_children && !scan->overflows; i++)
 		if (role == ROLE_PERMIT || zkl_is_contender(list->children[i]))
 			add_node(scan, object, role, psprintf("%s/%s", path, list->children[i]));
 }
@@ -158,11 +177,20 @@ take_node(Scan *scan, Znode *node, const ZklResult *result)
 	entry->token = result->czxid;
 	entry->session_id = result->owner;
 	entry->ctime_ms = result->ctime_ms;
-	if (result->data && result->data_len > 0)
+
+	/* They may have become longer since their length was read. */
+	if (result->data && result->data_len > 0 && result->data_len <= MAX_DATA)
 	{
 		entry->data_len = result->data_len;
-		entry->data = memcpy(palloc(result->data_len), result->data, result->data_len);
+		entry->data = memcpy(MemoryContextAlloc(scan->data_memory, result->data_len),
+							 result->data, result->data_len);
 	}
+}
+
+static bool
+has_data(const Znode *node)
+{
+	return node->entry.is_readable && node->length > 0 && node->length <= MAX_DATA;
 }
 
 /* Reads the Stat of these nodes; or the data of those whose length is known. */
@@ -171,38 +199,36 @@ read_batch(Scan *scan, ZklOpKind kind, Znode *nodes, int n_nodes)
 {
 	ZklOp	   *ops = palloc0(n_nodes * sizeof(ZklOp));
 	Znode	  **of_op = palloc(n_nodes * sizeof(Znode *));
-	const ZklResult *results;
+	const ZklResult *results = NULL;
 	int			n = 0;
 
 	for (int i = 0; i < n_nodes; i++)
 	{
 		const Znode *node = &nodes[i];
 
-		if (kind == ZKL_OP_GET && (!node->entry.is_readable || node->length == 0 || node->length > MAX_DATA))
+		if (kind == ZKL_OP_GET && !has_data(node))
 			continue;
 		of_op[n] = &nodes[i];
 		ops[n].kind = kind;
 		ops[n++].path = node->entry.path;
 	}
-	if (n == 0)
-		return true;
-	results = zklock_read_batch(scan->reader, ops, n);
+	if (n > 0)
+		results = zklock_read_batch(scan->reader, ops, n);
 	for (int i = 0; results && i < n; i++)
 		take_node(scan, of_op[i], &results[i]);
 	pfree(ops);
 	pfree(of_op);
-	return results != NULL;
+	return n == 0 || results != NULL;
 }
 
 static bool
-read_nodes(Scan *scan)
+read_nodes(Scan *scan, ZklOpKind kind, Znode *nodes, int n_nodes)
 {
-	for (int from = 0; from < scan->n_nodes; from += ZKLOCK_READ_BATCH)
+	for (int from = 0; from < n_nodes; from += ZKLOCK_READ_BATCH)
 	{
-		Znode	   *nodes = scan->nodes + from;
-		int			n = Min(scan->n_nodes - from, ZKLOCK_READ_BATCH);
-
-		if (!read_batch(scan, ZKL_OP_STAT, nodes, n) || !read_batch(scan, ZKL_OP_GET, nodes, n))
+		if (kind == ZKL_OP_GET && is_full(scan->data_memory))
+			return true;
+		if (!read_batch(scan, kind, nodes + from, Min(n_nodes - from, ZKLOCK_READ_BATCH)))
 			return false;
 	}
 	return true;
@@ -328,16 +354,68 @@ use_object(Scan *scan, Znode *nodes, int n_nodes)
 	use_all(scan, queue + first, n_queue - first);
 }
 
-static void
+/* Returns the end of the nodes of the lock or semaphore that begins here. */
+static int
+end_of_object(const Scan *scan, int from)
+{
+	int			to = from;
+
+	while (to < scan->n_nodes && scan->nodes[to].object == scan->nodes[from].object)
+		to++;
+	return to;
+}
+
+/* Returns an upper bound of the memory for the data of these nodes, whose chunks are rounded up. */
+static Size
+data_size(const Scan *scan, int from, int to)
+{
+	Size		size = 0;
+
+	for (int i = from; i < to; i++)
+		if (has_data(&scan->nodes[i]))
+			size += 2 * (Size) scan->nodes[i].length + 32;
+	return size;
+}
+
+/* Reads the data of as many locks or semaphores as fit, at least of one, and uses their nodes. */
+static bool
+read_and_use(Scan *scan, int *next)
+{
+	int			from = *next;
+	int			to = end_of_object(scan, from);
+	Size		size = data_size(scan, from, to);
+	MemoryContext old;
+
+	while (to < scan->n_nodes)
+	{
+		int			end = end_of_object(scan, to);
+
+		size += data_size(scan, to, end);
+		if (size > MAX_MEMORY / 2)	/* blocks are larger than their chunks */
+			break;
+		to = end;
+	}
+	if (!read_nodes(scan, ZKL_OP_GET, scan->nodes + from, to - from))
+		return false;
+	old = MemoryContextSwitchTo(scan->data_memory);
+	for (int end; from < to; from = end)
+	{
+		end = end_of_object(scan, from);
+		use_object(scan, scan->nodes + from, end - from);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(scan->data_memory);
+	*next = to;
+	return true;
+}
+
+static bool
 use_objects(Scan *scan)
 {
-	for (int from = 0, to; from < scan->n_nodes; from = to)
-	{
-		to = from;
-		while (to < scan->n_nodes && scan->nodes[to].object == scan->nodes[from].object)
-			to++;
-		use_object(scan, scan->nodes + from, to - from);
-	}
+	for (int next = 0; next < scan->n_nodes;)
+		if (!read_and_use(scan, &next))
+			return false;
+	return true;
 }
 
 
@@ -345,29 +423,44 @@ use_objects(Scan *scan)
  * Locks and semaphores
  */
 
+/* Reads the nodes of the next locks or semaphores, of at most n; fewer if n do not fit. */
+static bool
+read_some(Scan *scan, int n)
+{
+	for (scan->n_names = n;; scan->n_names /= 2)
+	{
+		MemoryContextReset(scan->memory);
+		scan->overflows = false;
+		scan->n_nodes = 0;
+		scan->max_nodes = 64;
+		scan->nodes = palloc(scan->max_nodes * sizeof(Znode));
+		if (!list_objects(scan))
+			return false;
+		if (!scan->overflows)
+			return read_nodes(scan, ZKL_OP_STAT, scan->nodes, scan->n_nodes);
+		if (scan->n_names == 1)
+			zklock_fail(scan->reader->action, zklock_too_many_znodes);
+	}
+}
+
 /* Reads the locks or semaphores of "names", some at a time. */
 static bool
 read_objects(Scan *scan, const char *const *names, int n_names)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "zklock queues",
-												  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(context);
+	MemoryContext old = CurrentMemoryContext;
 	bool		is_read = true;
 
-	for (int from = 0; is_read && from < n_names; from += MAX_OBJECTS)
+	scan->memory = AllocSetContextCreate(old, "zklock queues", ALLOCSET_DEFAULT_SIZES);
+	scan->data_memory = AllocSetContextCreate(old, "zklock data of queues", ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(scan->memory);
+	for (int from = 0; is_read && from < n_names; from += scan->n_names)
 	{
 		scan->names = names + from;
-		scan->n_names = Min(n_names - from, MAX_OBJECTS);
-		scan->n_nodes = 0;
-		scan->max_nodes = 64;
-		scan->nodes = palloc(scan->max_nodes * sizeof(Znode));
-		is_read = list_objects(scan) && read_nodes(scan);
-		if (is_read)
-			use_objects(scan);
-		MemoryContextReset(context);
+		is_read = read_some(scan, Min(n_names - from, MAX_OBJECTS)) && use_objects(scan);
 	}
 	MemoryContextSwitchTo(old);
-	MemoryContextDelete(context);
+	MemoryContextDelete(scan->memory);
+	MemoryContextDelete(scan->data_memory);
 	return is_read;
 }
 
@@ -393,7 +486,7 @@ read_all(Scan *scan)
 		zklock_raise(ZKL_NO_AUTH, scan->reader->action, 0);
 	if (!zklock_read_found(scan->reader, list->code))
 		return true;
-	if (list->n_children > MAX_NODES)
+	if (list->n_children > MAX_NAMES)
 		zklock_fail(scan->reader->action, zklock_too_many_znodes);
 	names = palloc((list->n_children + 1) * sizeof(char *));
 	for (n = 0; n < list->n_children; n++)

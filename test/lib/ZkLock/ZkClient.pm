@@ -109,6 +109,9 @@ sub create
 
 # Creates children with long names: their children list is large.
 sub create_children { return $_[0]->call('create_children', path => $_[1], count => $_[2], length => $_[3]) }
+
+# Creates contenders with data of this size.
+sub create_contenders { return $_[0]->call('create_contenders', path => $_[1], count => $_[2], size => $_[3], first => $_[4] // 0) }
 sub delete_children { return $_[0]->call('delete_children', path => $_[1]) }
 
 sub delete
