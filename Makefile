@@ -19,7 +19,7 @@
 #   make check-backend-asan check-backend-valgrind    installcheck on a private
 #                               server under a sanitizer or valgrind
 #   make check-coverage         measures the coverage of all tests; takes as long as they do
-#   make check-matrix           runs the tests in Debian 12, 13 and testing
+#   make check-matrix           runs the tests in Debian 12, 13, testing and unstable
 #   make bench                  measures zklock and other lock services; bench/README.md
 #   make check-package          builds and tests the Debian package in a clean system
 #   make dist                   writes an archive of HEAD for PGXN to build

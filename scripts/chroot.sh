@@ -49,13 +49,16 @@ chroot_base() {
 	debootstrap --variant=minbase "$suite" "$base.new" "$mirror" "${script[@]}" \
 		>"$base.log" 2>&1 || { tail "$base.log" >&2 && return 1; }
 	chroot_sources "$suite" >"$base.new/etc/apt/sources.list"
-	# The index of testing is valid for a week; an older index of a slow mirror is accepted.
-	# Its signature is still checked.
-	echo 'Acquire::Check-Valid-Until "false";' >"$base.new/etc/apt/apt.conf.d/90mirror"
+	# The index of testing is valid for a week; an older index of a slow mirror is accepted, and
+	# one that is newer than the clock of this machine. Its signature is still checked.
+	printf 'Acquire::%s "false";\n' Check-Valid-Until Check-Date >"$base.new/etc/apt/apt.conf.d/90mirror"
+	# A system that is only for tests need not survive a power failure.
+	echo force-unsafe-io >"$base.new/etc/dpkg/dpkg.cfg.d/unsafe-io"
 	mv "$base.new" "$base"
 }
 
-# Prints the lines of a sources.list: this machine's, for another release.
+# Prints the lines of a sources.list: this machine's, for another release. Unstable and
+# experimental have no updates beside them.
 chroot_sources() {
 	local here
 	# shellcheck source=/dev/null
@@ -65,9 +68,20 @@ chroot_sources() {
 	apt-get indextargets --format '$(CODENAME) $(COMPONENT) $(REPO_URI)' \
 		'Created-By: Packages' | sort -u |
 		awk -v here="$here" -v suite="$1" '$1 ~ "^" here "(-|$)" && $2 == "main" {
+			if (suite ~ /^(sid|experimental)$/ && $1 != here)
+				next
 			sub("^" here, suite, $1)
 			print "deb", $3, $1, $2
 		}'
+}
+
+# Adds to a system the packages of one source package in another release. The newest version
+# is installed, as of any package.
+chroot_add_source() {
+	local target=$1 suite=$2 source=$3
+	chroot_sources "$suite" >"$target/etc/apt/sources.list.d/$suite.list"
+	printf 'Package: src:%s\nPin: release a=%s\nPin-Priority: 500\n' "$source" "$suite" \
+		>"$target/etc/apt/preferences.d/$suite"
 }
 
 # Copies a minimal system to a directory that is empty or does not exist.

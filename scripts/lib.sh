@@ -31,9 +31,10 @@ packages_for() {
 		build) echo clang ;;
 		asan | tsan | fuzz) echo clang libclang-rt-dev ;;
 		model) echo spin ;;
-		pgtap) echo "postgresql-$PG_MAJOR-pgtap" libtap-parser-sourcehandler-pgtap-perl ;;
+		pgtap) echo libtap-parser-sourcehandler-pgtap-perl ;;
 		chaos) echo procps libipc-run-perl python3-kazoo python3-psycopg2 python3-matplotlib socat iproute2 ;;
-		t | edges | long) echo procps gdb clang libclang-rt-dev libipc-run-perl python3-kazoo python3-psycopg2 libcurator-recipes-java default-jdk-headless socat iproute2 openssl bzip2 pgbouncer stunnel4 prometheus prometheus-sql-exporter ;;
+		edges) echo procps gdb libipc-run-perl python3-kazoo python3-psycopg2 socat iproute2 bzip2 ;;
+		t | long) echo procps gdb clang libclang-rt-dev libipc-run-perl python3-kazoo python3-psycopg2 libcurator-recipes-java default-jdk-headless socat iproute2 openssl bzip2 pgbouncer stunnel4 prometheus prometheus-sql-exporter ;;
 		patroni) echo libipc-run-perl python3-kazoo patroni ;;
 		earlier) echo git libipc-run-perl python3-kazoo python3-psycopg2 ;;
 		bench) echo libzookeeper-mt2 libcurator-recipes-java default-jdk-headless python3-kazoo python3-psycopg2 python3-matplotlib ;;
@@ -124,6 +125,23 @@ install_advisory_programs() {
 	install_if_possible php-cli php-pgsql php-symfony-lock
 	command -v npm >/dev/null || (install_missing npm) || true
 	npm_install pg@8 node-pg-migrate@7 pg-boss@9 || say "Not installed: node-pg-migrate, pg-boss"
+}
+
+# Installs pgTAP. It is SQL: if there is no package of it for a new version of PostgreSQL, the
+# files of the newest package are taken.
+install_pgtap() {
+	local package=postgresql-$PG_MAJOR-pgtap dir=usr/share/postgresql newest
+	[[ ! -e /$dir/$PG_MAJOR/extension/pgtap.control ]] || return 0
+	newest=$(apt-cache pkgnames postgresql- | grep -E '^postgresql-[0-9]+-pgtap$' | sort -V | tail -n 1)
+	if [[ -z $newest ]] || apt-cache show "$package" >/dev/null 2>&1; then
+		install_missing "$package"
+		return
+	fi
+	package=$newest
+	say "$package is taken for PostgreSQL $PG_MAJOR"
+	mkdir "$WORK/pgtap"
+	(cd "$WORK/pgtap" && apt-get -qq -o APT::Sandbox::User= download "$package" && dpkg-deb -x ./*.deb .)
+	as_root cp "$WORK/pgtap/$dir"/*/extension/pgtap* "/$dir/$PG_MAJOR/extension/"
 }
 
 install_if_possible() { (install_missing "$@") || say "Not installed: $*"; }

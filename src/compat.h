@@ -1,8 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *		Differences between PostgreSQL 15 and 18.  The only file that uses
+ *		Differences between PostgreSQL 15 and 19.  The only file that uses
  *		PG_VERSION_NUM.
+ *
+ * Tests run with 15, 17, 18 and 19.  For 16 the code is that of its neighbours: no branch
+ * is compiled for 16 alone.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,6 +15,8 @@
 #include "access/xact.h"
 #include "funcapi.h"
 #include "storage/lock.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
@@ -78,6 +83,20 @@ zklock_interval_is_endless(const Interval *interval)
 #endif
 }
 
+/*
+ * 17: a recovery conflict has flags of its own.  Before, it sets QueryCancelPending, without
+ * SIGINT.
+ */
+static inline bool
+zklock_recovery_conflict_cancels(void)
+{
+#if PG_VERSION_NUM >= 170000
+	return false;
+#else
+	return MyProc->recoveryConflictPending;
+#endif
+}
+
 /* 18: ExecutorRun() has no parameter "execute_once" */
 #if PG_VERSION_NUM >= 180000
 #define ZKLOCK_RUN_PARAMETERS QueryDesc *query, ScanDirection direction, uint64 count
@@ -93,6 +112,13 @@ zklock_interval_is_endless(const Interval *interval)
 	PG_MODULE_MAGIC_EXT(.name = "zklock", .version = ZKLOCK_VERSION)
 #else
 #define ZKLOCK_MODULE_MAGIC PG_MODULE_MAGIC
+#endif
+
+/* 19: a hash table in shared memory has one size */
+#if PG_VERSION_NUM >= 190000
+#define ZKLOCK_SHMEM_HASH(name, size, info, flags) ShmemInitHash(name, size, info, flags)
+#else
+#define ZKLOCK_SHMEM_HASH(name, size, info, flags) ShmemInitHash(name, size, size, info, flags)
 #endif
 
 #endif							/* ZKLOCK_COMPAT_H */

@@ -29,6 +29,7 @@ CREATE TABLE t (v int);
 CREATE TABLE part (v int) PARTITION BY RANGE (v);
 CREATE TABLE part1 PARTITION OF part FOR VALUES FROM (0) TO (10);
 CREATE INDEX part_v ON part (v);
+CREATE TABLE keyed (v int PRIMARY KEY);
 SQL
 
 sub remove_by_hand
@@ -85,6 +86,7 @@ my @commands = (
 	'ALTER SUBSCRIPTION u SET PUBLICATION p',
 	'DROP SUBSCRIPTION u',
 );
+push @commands, 'REPACK', 'REPACK (CONCURRENTLY) keyed', 'REPACK part', 'REPACK (ANALYZE) t' if $node->pg_version->major >= 19;
 
 {
 	my $s = session($node);

@@ -26,6 +26,7 @@
 #include "postmaster/postmaster.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
 #include "backend/base/base.h"
@@ -73,7 +74,8 @@ name_error(const char *problem)
 
 /*
  * Returns the text itself, or converted and palloc'd.  Raises 22021 for invalid bytes in a
- * SQL_ASCII database.  MULE_INTERNAL has no conversion: only ASCII is accepted there.
+ * SQL_ASCII database.  MULE_INTERNAL, which 19 does not have, has no conversion: only ASCII is
+ * accepted there.
  */
 static char *
 to_utf8(const char *text)

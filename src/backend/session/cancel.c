@@ -31,6 +31,7 @@
 #include "utils/wait_event.h"
 
 #include "backend/session/session.h"
+#include "compat.h"
 
 /* How long after a signal the next one is sent, in ms, while the request is pending. */
 #define RETRY_MS 500
@@ -120,8 +121,10 @@ is_idle(void)
 static void
 wake_idle(void)
 {
-	if (requested[ZKLOCK_CANCEL_LOSS] && !IsTransactionOrTransactionBlock())
-		HandleCatchupInterrupt();
+	if (!requested[ZKLOCK_CANCEL_LOSS] || IsTransactionOrTransactionBlock())
+		return;
+	HandleCatchupInterrupt();
+	SetLatch(MyLatch);			/* 19: done by its caller, PostgreSQL's handler of SIGUSR1 */
 }
 
 bool
@@ -346,8 +349,7 @@ zklock_cancel_settle(ZklockCancelReason reason)
 	pending = QueryCancelPending;
 	if (!is_any_requested())
 	{
-		/* Before PostgreSQL 16 a recovery conflict sets the same flag, without SIGINT. */
-		if (ours_alone && !MyProc->recoveryConflictPending)
+		if (ours_alone && !zklock_recovery_conflict_cancels())
 			QueryCancelPending = false;
 		ours_alone = false;
 	}

@@ -28,8 +28,10 @@
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "backend/session/session.h"
+#include "compat.h"
 
 /* The key of a hash table, without padding. */
 typedef struct PermitKey
@@ -102,8 +104,8 @@ init_shared_memory(void)
 	slots = ShmemInitStruct("zklock sessions", size, &found);
 	if (!found)
 		memset(slots, 0, size);
-	permits = ShmemInitHash("zklock permits", max_permits(), max_permits(), &info,
-							HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
+	permits = ZKLOCK_SHMEM_HASH("zklock permits", max_permits(), &info,
+								HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
 	lock = &GetNamedLWLockTranche("zklock")->lock;
 	counters = ShmemInitStruct("zklock", sizeof(Counters), &found);
 	if (found)
