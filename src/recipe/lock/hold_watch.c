@@ -41,7 +41,7 @@ zkl__hold_watch_later(ZklNode *node)
 		return;
 	node->hold_watch = HOLD_UNWATCHED;
 	node->hold_watch_ms = zkl_now_ms() + HOLD_WATCH_DELAY_MS;
-	zkl__set_due(node->session, &zkl__parts(node->session)->hold_watch_ms, node->hold_watch_ms);
+	zkl__set_due(node->session, &zkl__locks(node->session)->hold_watch_ms, node->hold_watch_ms);
 }
 
 /* A change fires the watch, which reads the node again; a lost answer needs a retry. */
@@ -147,7 +147,7 @@ zkl__hold_watch_now(ZklSession *session)
 void
 zkl__hold_watches_due(ZklSession *session)
 {
-	int64_t    *due = &zkl__parts(session)->hold_watch_ms;
+	int64_t    *due = &zkl__locks(session)->hold_watch_ms;
 	int64_t		now = zkl_now_ms();
 
 	if (!zkl__take_due(session, due, now))

@@ -33,7 +33,7 @@ set_due(const ZklNode *node)
 
 	if (node->is_kept && node->kept_until_ms < at_ms)
 		at_ms = node->kept_until_ms;
-	zkl__set_due(node->session, &zkl__parts(node->session)->kept_ms, at_ms);
+	zkl__set_due(node->session, &zkl__locks(node->session)->kept_ms, at_ms);
 }
 
 
@@ -268,7 +268,7 @@ zkl__kept_due(ZklSession *session)
 {
 	int64_t		now = zkl_now_ms();
 
-	if (!zkl__take_due(session, &zkl__parts(session)->kept_ms, now))
+	if (!zkl__take_due(session, &zkl__locks(session)->kept_ms, now))
 		return;
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 	{

@@ -33,7 +33,8 @@ zkl_lock_is_lost(ZklLock *lock)
 void
 zkl__lock_lose(ZklLock *lock)
 {
-	zkl__parts(lock->session)->n_lost += !lock->lost;
+	zkl__count_relied(lock->session, -(lock->taken && !lock->lost));
+	zkl__locks(lock->session)->n_lost += !lock->lost;
 	lock->lost = true;
 }
 
@@ -94,7 +95,7 @@ zkl__lock_new(ZklSession *session)
 void
 zkl__lock_granted(ZklLock *lock, ZklNode *node)
 {
-	ZklParts   *locks = zkl__parts(lock->session);
+	ZklLocks   *locks = zkl__locks(lock->session);
 
 	node->lock = lock;
 	node->request = NULL;
@@ -115,9 +116,10 @@ zkl__lock_granted(ZklLock *lock, ZklNode *node)
 void
 zkl__lock_free(ZklLock *lock)
 {
-	ZklParts   *locks = zkl__parts(lock->session);
+	ZklLocks   *locks = zkl__locks(lock->session);
 
 	zkl__count_holds(lock->session, -1);
+	zkl__count_relied(lock->session, -(lock->taken && !lock->lost));
 	if (lock->prev)
 		lock->prev->next = lock->next;
 	else
@@ -183,7 +185,7 @@ static void
 on_confirmed(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
-	ZklParts   *locks = zkl__parts(session);
+	ZklLocks   *locks = zkl__locks(session);
 
 	if (locks->confirm_call != call)
 		return;
@@ -212,7 +214,7 @@ is_moving(const ZklSession *session)
 void
 zkl__confirm_advance(ZklSession *session)
 {
-	ZklParts   *locks = zkl__parts(session);
+	ZklLocks   *locks = zkl__locks(session);
 
 	if (locks->confirm_status != ZKL_PENDING || locks->confirm_call || is_moving(session) ||
 		!zkl__is_connected(session))
@@ -224,7 +226,7 @@ zkl__confirm_advance(ZklSession *session)
 static void
 start_confirm(ZklSession *session)
 {
-	zkl__parts(session)->confirm_status = ZKL_PENDING;
+	zkl__locks(session)->confirm_status = ZKL_PENDING;
 	zkl__confirm_advance(session);
 }
 
@@ -233,7 +235,7 @@ zkl_session_confirm(ZklSession *session, bool fresh)
 {
 	zkl__session_lock(session);
 	if (fresh)
-		zkl__parts(session)->confirm_call = NULL;
+		zkl__locks(session)->confirm_call = NULL;
 	start_confirm(session);
 	zkl__session_unlock(session);
 }
@@ -241,7 +243,7 @@ zkl_session_confirm(ZklSession *session, bool fresh)
 ZklStatus
 zkl_session_confirmed(ZklSession *session)
 {
-	const ZklParts *locks = zkl__parts(session);
+	const ZklLocks *locks = zkl__locks(session);
 	ZklStatus	status;
 
 	zkl__session_lock(session);
@@ -261,31 +263,16 @@ zkl_session_is_intact(ZklSession *session)
 
 	zkl__session_lock(session);
 	zkl__lease_check(session);
-	intact = !zkl__is_final(session) && zkl__parts(session)->n_lost == 0;
+	intact = !zkl__is_final(session) && zkl__locks(session)->n_lost == 0;
 	zkl__session_unlock(session);
 	return intact;
 }
 
 
-/*
- * Events of the session
- */
-
-void
-zkl__locks_lost(ZklSession *session)
-{
-	bool		any = false;
-
-	for (const ZklLock *lock = zkl__parts(session)->first_lock; lock; lock = lock->next)
-		any = any || (lock->taken && !lock->lost);
-	if (any)
-		zkl__config(session)->on_loss_io();
-}
-
 void
 zkl__locks_free(ZklSession *session)
 {
-	ZklParts   *locks = zkl__parts(session);
+	ZklLocks   *locks = zkl__locks(session);
 
 	while (locks->first_lock)
 	{

@@ -26,6 +26,26 @@
 
 typedef struct ZklPermit ZklPermit;
 
+/* What this folder keeps about a session; each group belongs to one file. */
+struct ZklLocks
+{
+	/* requests.c */
+	ZklRequest *first_request;	/* the youngest */
+
+	/* lock.c */
+	ZklLock    *first_lock;
+	int			n_lost;			/* locks */
+	ZklCall    *confirm_call;
+	ZklStatus	confirm_status; /* PENDING: a confirmation is wanted */
+	int64_t		confirmed_ms;	/* OK: submit time of the proof */
+
+	/* hold_watch.c */
+	int64_t		hold_watch_ms;	/* when to watch held nodes; 0: all are watched */
+
+	/* kept.c */
+	int64_t		kept_ms;		/* the next thing to do for a kept node; 0: nothing */
+};
+
 struct ZklRequest
 {
 	ZklSession *session;
@@ -123,7 +143,6 @@ extern void zkl__request_send_parents(ZklRequest *request);
 
 /* lock.c */
 extern void zkl__confirm_advance(ZklSession *session);
-extern void zkl__locks_lost(ZklSession *session);
 extern void zkl__locks_free(ZklSession *session);
 
 /* kept.c */

@@ -21,7 +21,7 @@
 ZklRequest *
 zkl__requests(const ZklSession *session)
 {
-	return zkl__parts(session)->first_request;
+	return zkl__locks(session)->first_request;
 }
 
 
@@ -34,10 +34,10 @@ bool
 zkl__session_has_room(const ZklSession *session, int n_nodes, size_t path_bytes,
 					  size_t data_bytes)
 {
-	const ZklParts *parts = zkl__parts(session);
+	const ZklQueues *queues = zkl__queues(session);
 
-	return n_nodes + parts->n_wanted <= zkl__config(session)->max_nodes &&
-		path_bytes + parts->wanted_bytes <= PACKET_BYTES &&
+	return n_nodes + queues->n_wanted <= zkl__config(session)->max_nodes &&
+		path_bytes + queues->wanted_bytes <= PACKET_BYTES &&
 		path_bytes + data_bytes <= PACKET_BYTES;
 }
 
@@ -46,7 +46,7 @@ static void
 request_free(void *subject)
 {
 	ZklRequest *request = subject;
-	ZklRequest **link = &zkl__parts(request->session)->first_request;
+	ZklRequest **link = &zkl__locks(request->session)->first_request;
 
 	while (*link != request)
 		link = &(*link)->next;
@@ -87,8 +87,8 @@ zkl__request_new(ZklSession *session, ZklPermit *permit, int n, bool non_blockin
 	request->data = (char *) (request->locks + room);
 	memcpy(request->data, data, (size_t) data_len);
 	request->data_len = data_len;
-	request->next = zkl__parts(session)->first_request;
-	zkl__parts(session)->first_request = request;
+	request->next = zkl__locks(session)->first_request;
+	zkl__locks(session)->first_request = request;
 	return request;
 }
 
@@ -294,6 +294,8 @@ zkl_request_lock(ZklRequest *request, int i)
 		zkl__config(session)->on_loss_io();
 	else if (!lock->taken && lock->revocations > 0)
 		zkl__config(session)->on_revoke_io();
+	if (!lock->taken)
+		zkl__count_relied(session, !lock->lost);
 	lock->taken = true;
 	zkl__session_unlock(session);
 	return lock;

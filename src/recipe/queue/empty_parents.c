@@ -43,12 +43,12 @@ typedef struct ZklEmptyParent
 } EmptyParent;
 
 static void
-forget_first(ZklParts *parts)
+forget_first(ZklQueues *queues)
 {
-	EmptyParent *parent = parts->first_empty;
+	EmptyParent *parent = queues->first_empty;
 
-	parts->first_empty = parent->next;
-	parts->n_empty--;
+	queues->first_empty = parent->next;
+	queues->n_empty--;
 	free(parent);
 }
 
@@ -56,7 +56,7 @@ forget_first(ZklParts *parts)
 void
 zkl__empty_parents_add(const ZklNode *node)
 {
-	ZklParts   *parts = zkl__parts(node->session);
+	ZklQueues  *queues = zkl__queues(node->session);
 	size_t		size = strlen(node->lock_path) + 1;
 	EmptyParent *parent;
 
@@ -71,14 +71,14 @@ zkl__empty_parents_add(const ZklNode *node)
 	if (parent->is_semaphore)
 		*strrchr(parent->path, '/') = '\0';
 	parent->due_ms = zkl_now_ms() + DELETE_AFTER_MS;
-	if (parts->n_empty == MAX_PARENTS)
-		forget_first(parts);
-	if (parts->first_empty)
-		parts->last_empty->next = parent;
+	if (queues->n_empty == MAX_PARENTS)
+		forget_first(queues);
+	if (queues->first_empty)
+		queues->last_empty->next = parent;
 	else
-		parts->first_empty = parent;
-	parts->last_empty = parent;
-	parts->n_empty++;
+		queues->first_empty = parent;
+	queues->last_empty = parent;
+	queues->n_empty++;
 	zkl__arm_timer(node->session, parent->due_ms);
 }
 
@@ -95,8 +95,8 @@ zkl__node_created_parent(ZklNode *node)
 static void
 delete_first(ZklSession *session, ZklHandler handler)
 {
-	ZklParts   *parts = zkl__parts(session);
-	const EmptyParent *parent = parts->first_empty;
+	ZklQueues  *queues = zkl__queues(session);
+	const EmptyParent *parent = queues->first_empty;
 	const ZklOp ops[] = {
 		{.kind = ZKL_OP_DELETE,.path = parent->path,.child = ZKL_PERMITS_QUEUE},
 		{.kind = ZKL_OP_DELETE,.path = parent->path,.child = ZKL_PERMITS},
@@ -105,14 +105,14 @@ delete_first(ZklSession *session, ZklHandler handler)
 	ZklCall    *call = zkl__call_new(session, handler, NULL, NULL);
 
 	if (parent->is_semaphore ? zkl__send_all(call, ZKL_MULTI, ops, 3) : zkl__send(call, &ops[2]))
-		parts->n_empty_deletes++;
-	forget_first(parts);
+		queues->n_empty_deletes++;
+	forget_first(queues);
 }
 
 static void
 on_parent_deleted(ZklCall *call, const ZklResult *result)
 {
-	zkl__parts(call->session)->n_empty_deletes--;
+	zkl__queues(call->session)->n_empty_deletes--;
 	if (result->code != ZKL_RC_CONNECTION_LOSS)
 		zkl__empty_parents_advance(call->session);
 }
@@ -121,14 +121,14 @@ on_parent_deleted(ZklCall *call, const ZklResult *result)
 void
 zkl__empty_parents_advance(ZklSession *session)
 {
-	ZklParts   *parts = zkl__parts(session);
+	ZklQueues  *queues = zkl__queues(session);
 	int64_t		now = zkl_now_ms();
 
-	while (parts->first_empty && parts->first_empty->due_ms <= now &&
-		   parts->n_empty_deletes < MAX_DELETES && zkl__is_connected(session))
+	while (queues->first_empty && queues->first_empty->due_ms <= now &&
+		   queues->n_empty_deletes < MAX_DELETES && zkl__is_connected(session))
 		delete_first(session, on_parent_deleted);
-	if (parts->first_empty && parts->first_empty->due_ms > now)
-		zkl__arm_timer(session, parts->first_empty->due_ms);
+	if (queues->first_empty && queues->first_empty->due_ms > now)
+		zkl__arm_timer(session, queues->first_empty->due_ms);
 }
 
 /*
@@ -138,18 +138,18 @@ zkl__empty_parents_advance(ZklSession *session)
 void
 zkl__empty_parents_close(ZklSession *session)
 {
-	ZklParts   *parts = zkl__parts(session);
+	ZklQueues  *queues = zkl__queues(session);
 
-	for (const ZklNode *node = parts->first_node; node; node = node->next)
+	for (const ZklNode *node = queues->first_node; node; node = node->next)
 		if (node->state == NODE_LEAVING)
 			zkl__empty_parents_add(node);
-	for (int n = 0; n < MAX_DELETES && parts->first_empty && zkl__is_connected(session); n++)
+	for (int n = 0; n < MAX_DELETES && queues->first_empty && zkl__is_connected(session); n++)
 		delete_first(session, zkl__ignore_answer);
 }
 
 void
 zkl__empty_parents_free(ZklSession *session)
 {
-	while (zkl__parts(session)->first_empty)
-		forget_first(zkl__parts(session));
+	while (zkl__queues(session)->first_empty)
+		forget_first(zkl__queues(session));
 }

@@ -15,7 +15,7 @@ struct ZklNodePrivate
 	ZklNode    *prev;			/* of node->next */
 	ZklNode    *next_alike;		/* in the hash table of nodes.c */
 	ZklNode   **link_alike;		/* the pointer to this node there */
-	ZklNode    *next_put_off;	/* in ZklParts.put_off, then in the delete call's detail */
+	ZklNode    *next_put_off;	/* in ZklQueues.put_off, then in the delete call's detail */
 	ZklCall    *state_call;		/* whose answer this state waits for; CREATING: the list */
 	bool		wanted;			/* not released, not given up */
 	bool		has_asked;		/* the owners of nodes before, on this connection */
@@ -46,12 +46,14 @@ typedef enum ZklElision
 	ZKL_ELISION_FIRST
 } ZklElision;
 
+extern void zkl__elision_forget(ZklSession *session);
 extern bool zkl__elision_expected(const ZklNode *node);
 extern void zkl__elision_failed(const ZklNode *node);
 extern ZklElision zkl__elision(const ZklNode *node);
 
 /* empty_parents.c */
 extern void zkl__empty_parents_add(const ZklNode *node);
+extern void zkl__empty_parents_free(ZklSession *session);
 
 /* move.c */
 extern void zkl__node_move(ZklNode *node, ZklNodeState state, int32_t number);

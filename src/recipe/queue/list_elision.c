@@ -42,7 +42,7 @@ slot_of(const ZklNode *node)
 {
 	uint64_t	hash = zkl_hash(ZKL_HASH, node->lock_path, strlen(node->lock_path));
 
-	return &zkl__parts(node->session)->last_grants[hash % ZKL_LAST_GRANTS];
+	return &zkl__queues(node->session)->last_grants[hash % ZKL_LAST_GRANTS];
 }
 
 static LastGrant *
@@ -137,7 +137,7 @@ zkl__elision_note(const ZklNode *node)
 void
 zkl__elision_forget(ZklSession *session)
 {
-	LastGrant **grants = zkl__parts(session)->last_grants;
+	LastGrant **grants = zkl__queues(session)->last_grants;
 
 	for (int i = 0; i < ZKL_LAST_GRANTS; i++)
 	{

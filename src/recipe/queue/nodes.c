@@ -24,7 +24,7 @@
 ZklNode *
 zkl__nodes(const ZklSession *session)
 {
-	return zkl__parts(session)->first_node;
+	return zkl__queues(session)->first_node;
 }
 
 
@@ -35,7 +35,7 @@ zkl__nodes(const ZklSession *session)
 static ZklNode **
 path_bucket(const ZklSession *session, const char *path, size_t length)
 {
-	return &zkl__parts(session)->by_path[zkl_hash(ZKL_HASH, path, length) % ZKL_PATH_BUCKETS];
+	return &zkl__queues(session)->by_path[zkl_hash(ZKL_HASH, path, length) % ZKL_PATH_BUCKETS];
 }
 
 static ZklNode *
@@ -73,7 +73,7 @@ zkl__next_below(const ZklNode *node)
 static int64_t *
 asked_ms(const ZklSession *session, const char *lock_path)
 {
-	return &zkl__parts(session)->asked_ms[zkl_hash(ZKL_HASH, lock_path, strlen(lock_path)) % ZKL_ASKED_TIMES];
+	return &zkl__queues(session)->asked_ms[zkl_hash(ZKL_HASH, lock_path, strlen(lock_path)) % ZKL_ASKED_TIMES];
 }
 
 bool
@@ -114,20 +114,20 @@ wanted_bytes(const ZklNode *node)
 static void
 link_node(ZklNode *node)
 {
-	ZklParts   *nodes = zkl__parts(node->session);
+	ZklQueues  *queues = zkl__queues(node->session);
 	ZklNode   **bucket = path_bucket(node->session, node->lock_path, strlen(node->lock_path));
 
-	node->next = nodes->first_node;
+	node->next = queues->first_node;
 	if (node->next)
 		node->next->priv->prev = node;
-	nodes->first_node = node;
+	queues->first_node = node;
 	node->priv->next_alike = *bucket;
 	if (node->priv->next_alike)
 		node->priv->next_alike->priv->link_alike = &node->priv->next_alike;
 	node->priv->link_alike = bucket;
 	*bucket = node;
-	nodes->n_wanted++;
-	nodes->wanted_bytes += wanted_bytes(node);
+	queues->n_wanted++;
+	queues->wanted_bytes += wanted_bytes(node);
 }
 
 /* Unlinks and frees. */
@@ -139,7 +139,7 @@ node_free(void *subject)
 	if (node->priv->prev)
 		node->priv->prev->next = node->next;
 	else
-		zkl__parts(node->session)->first_node = node->next;
+		zkl__queues(node->session)->first_node = node->next;
 	if (node->next)
 		node->next->priv->prev = node->priv->prev;
 	*node->priv->link_alike = node->priv->next_alike;
@@ -156,7 +156,7 @@ zkl__node_new(ZklSession *session, const char *lock_path,
 			  bool may_be_kept)
 {
 	size_t		path_size = strlen(lock_path) + 1;
-	uint32_t	counter = ++zkl__parts(session)->guid_counter;
+	uint32_t	counter = ++zkl__queues(session)->guid_counter;
 	ZklNode    *node = calloc(1, sizeof(ZklNode) + sizeof(ZklNodePrivate) +
 							  path_size + (size_t) data_len + ZKL_KEEP_LENGTH);
 
@@ -247,9 +247,12 @@ zkl__node_set_name(ZklNode *node, const char *name)
 		node->number = contender.number;
 }
 
+/* The session ends: frees everything that this folder has allocated. */
 void
 zkl__nodes_free(ZklSession *session)
 {
+	zkl__elision_forget(session);
+	zkl__empty_parents_free(session);
 	while (zkl__nodes(session))
 		node_free(zkl__nodes(session));
 }
@@ -308,14 +311,14 @@ on_deleted(ZklCall *call, const ZklResult *result)
 static void
 put_off(ZklNode *node)
 {
-	ZklParts   *leaving = zkl__parts(node->session);
+	ZklQueues  *queues = zkl__queues(node->session);
 
 	if (node->priv->is_put_off)
 		return;
 	node->priv->is_put_off = true;
-	node->priv->next_put_off = leaving->put_off;
-	leaving->put_off = node;
-	leaving->n_put_off++;
+	node->priv->next_put_off = queues->put_off;
+	queues->put_off = node;
+	queues->n_put_off++;
 }
 
 /* Deletes a node that is LEAVING, alone, or with others in zkl__leave_end(). */
@@ -326,7 +329,7 @@ zkl__node_send_delete(ZklNode *node)
 
 	if (!zkl__node_can_send(node))
 		return;
-	if (zkl__parts(node->session)->leave_depth > 0 && node->priv->new_name[0] == '\0')
+	if (zkl__queues(node->session)->leave_depth > 0 && node->priv->new_name[0] == '\0')
 		put_off(node);
 	else
 		node->priv->state_call = zkl__send(zkl__node_call(node, on_deleted), &op);
@@ -336,12 +339,12 @@ zkl__node_send_delete(ZklNode *node)
 static void
 unwant(ZklNode *node)
 {
-	ZklParts   *nodes = zkl__parts(node->session);
+	ZklQueues  *queues = zkl__queues(node->session);
 
 	if (node->priv->wanted)
 	{
-		nodes->n_wanted--;
-		nodes->wanted_bytes -= wanted_bytes(node);
+		queues->n_wanted--;
+		queues->wanted_bytes -= wanted_bytes(node);
 	}
 	node->priv->wanted = false;
 }
@@ -428,22 +431,22 @@ delete_together(ZklSession *session, ZklNode *nodes, int n)
 void
 zkl__leave_begin(ZklSession *session)
 {
-	zkl__parts(session)->leave_depth++;
+	zkl__queues(session)->leave_depth++;
 }
 
 void
 zkl__leave_end(ZklSession *session)
 {
-	ZklParts   *leaving = zkl__parts(session);
+	ZklQueues  *queues = zkl__queues(session);
 	ZklCall    *call = NULL;
-	ZklNode    *nodes = leaving->put_off;
+	ZklNode    *nodes = queues->put_off;
 	ZklNode    *next;
-	int			n = leaving->n_put_off;
+	int			n = queues->n_put_off;
 
-	if (--leaving->leave_depth > 0)
+	if (--queues->leave_depth > 0)
 		return;
-	leaving->put_off = NULL;
-	leaving->n_put_off = 0;
+	queues->put_off = NULL;
+	queues->n_put_off = 0;
 	if (n > 1 && zkl__is_connected(session))
 		call = delete_together(session, nodes, n);
 	for (ZklNode *node = nodes; node; node = next)

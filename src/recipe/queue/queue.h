@@ -118,6 +118,36 @@ struct ZklNode
 	int64_t		check_ms;		/* when to check the queue for waiters */
 };
 
+#define ZKL_PATH_BUCKETS 1024	/* a session has at most some thousand nodes */
+#define ZKL_ASKED_TIMES 64
+#define ZKL_LAST_GRANTS 4096
+
+/* What this folder keeps about a session; each group belongs to one file. */
+struct ZklQueues
+{
+	/* nodes.c */
+	ZklNode    *first_node;		/* the youngest */
+	int			n_wanted;		/* nodes wanted, and the bytes of their paths */
+	size_t		wanted_bytes;
+	uint32_t	guid_counter;
+	ZklNode    *by_path[ZKL_PATH_BUCKETS];	/* hash table by lock_path */
+
+	int64_t		asked_ms[ZKL_ASKED_TIMES];	/* by a hash of lock_path: the last request, or 0 */
+
+	int			leave_depth;	/* calls of zkl__leave_begin() without zkl__leave_end() */
+	int			n_put_off;
+	ZklNode    *put_off;		/* nodes to be deleted together */
+
+	/* list_elision.c */
+	struct ZklLastGrant *last_grants[ZKL_LAST_GRANTS];	/* by a hash of lock_path, or NULL */
+
+	/* empty_parents.c: first in, first out */
+	struct ZklEmptyParent *first_empty;
+	struct ZklEmptyParent *last_empty;
+	int			n_empty;
+	int			n_empty_deletes;	/* in flight */
+};
+
 /*
  * The events of a node, implemented by src/recipe/lock.  Unless a comment says otherwise,
  * node->request is set.
@@ -172,7 +202,6 @@ extern void zkl__node_keep_never(ZklNode *node);
 
 /* list_elision.c */
 extern void zkl__elision_note(const ZklNode *node);
-extern void zkl__elision_forget(ZklSession *session);
 
 /* ask.c */
 extern void zkl__ask_for_kept(ZklSession *session, const char *lock_path,
@@ -182,7 +211,6 @@ extern bool zkl__node_awaits_answer(const ZklNode *node);
 /* empty_parents.c */
 extern void zkl__empty_parents_advance(ZklSession *session);
 extern void zkl__empty_parents_close(ZklSession *session);
-extern void zkl__empty_parents_free(ZklSession *session);
 extern void zkl__node_created_parent(ZklNode *node);
 
 /* move.c */

@@ -212,8 +212,8 @@ zkl__batches_retry(ZklSession *session)
 }
 
 /* A watch on the path has fired; NULL: all watches are lost with the connection. */
-void
-zkl__batches_watched(ZklSession *session, const char *path)
+static void
+watched(ZklSession *session, const char *path)
 {
 	for (ZklBatch *batch = session->batches; batch; batch = batch->next)
 		for (int i = 0; i < batch->n_sent; i++)
@@ -222,6 +222,19 @@ zkl__batches_watched(ZklSession *session, const char *path)
 				batch->is_outdated = true;
 				zkl__wake(session);
 			}
+}
+
+void
+zkl__batches_watched(ZklSession *session, const char *path)
+{
+	watched(session, path);
+}
+
+void
+zkl__batches_connected(ZklSession *session)
+{
+	watched(session, NULL);
+	zkl__batches_retry(session);
 }
 
 static void

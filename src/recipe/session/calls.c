@@ -50,8 +50,8 @@ release(ZklSession *session, ZklUses *uses)
 }
 
 /* Unlinks and frees the call. */
-void
-zkl__call_free(ZklCall *call)
+static void
+call_free(ZklCall *call)
 {
 	ZklSession *session = call->session;
 
@@ -91,7 +91,8 @@ count_progress(const ZklCall *call)
 		uses->progress = uses->n_answers;
 }
 
-static void
+/* Returns whether grants that waited for a proof go on. */
+static bool
 handle_answer(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
@@ -106,7 +107,6 @@ handle_answer(ZklCall *call, const ZklResult *result)
 	if (result->code != ZKL_RC_CONNECTION_LOSS)
 		count_progress(call);
 	call->handler(call, result);
-	zkl__lease_answered(session);
 	if (result->code != ZKL_RC_CONNECTION_LOSS)
 	{
 		session->n_answers++;
@@ -114,23 +114,36 @@ handle_answer(ZklCall *call, const ZklResult *result)
 	}
 	else if (session->state == ZKL_SESSION_CONNECTED)
 		zkl__retry_later(session);
+	return zkl__lease_answered(session);
 }
 
-/* The client's answer to a call, which is freed. */
-void
-zkl__answer_io(ZklCall *call, const ZklResult *result)
+/*
+ * The client has answered the call, which is freed.  Returns whether grants that waited
+ * for a proof go on.
+ */
+bool
+zkl__call_answered(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
+	bool		goes_on = false;
 
-	zkl__session_lock(session);
 	if (!zkl__is_final(session) && result->code == ZKL_RC_AUTH_FAILED)
 		zkl__session_end(session, ZKL_SESSION_AUTH_FAILED);
 	zkl__lease_check(session);
 	if (!zkl__is_final(session))
-		handle_answer(call, result);
-	zkl__call_free(call);
+		goes_on = handle_answer(call, result);
+	call_free(call);
 	zkl__arm_keepalive(session);
-	zkl__session_unlock(session);
+	return goes_on;
+}
+
+/* The session ends: no call is answered any more. */
+void
+zkl__calls_free(ZklSession *session)
+{
+	while (session->calls)
+		call_free(session->calls);
+	zkl__sweep(session);
 }
 
 /* Creates a call, maybe with a subject and its uses; returns NULL when out of memory. */
@@ -193,7 +206,7 @@ zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n)
 		zkl__arm_keepalive(session);
 		return call;
 	}
-	zkl__call_free(call);
+	call_free(call);
 	zkl__retry_later(session);
 	return NULL;
 }

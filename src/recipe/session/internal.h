@@ -35,7 +35,8 @@ typedef struct ZklConfirmation
 struct ZklSession
 {
 	pthread_mutex_t mutex;
-	ZklParts   *parts;			/* in the same chunk of memory */
+	ZklQueues  *queues;			/* in the same chunk of memory, like the locks */
+	ZklLocks   *locks;
 	ZklConfig	config;
 	ZklClient  *client;
 	int			wait_fd;		/* epoll: wakeup_fd and what the client adds */
@@ -71,6 +72,7 @@ struct ZklSession
 	int64_t		keepalive_ms;	/* the last keepalive read */
 	unsigned	n_connections;	/* so far */
 	int			n_holds;		/* held by higher layers; see trusted_until_ms */
+	int			n_relied;		/* ... that the owner relies on, and that are not lost */
 	ZklUses    *garbage;		/* of subjects to be freed */
 
 	bool		creator_acl;
@@ -90,21 +92,15 @@ extern void zkl__session_end(ZklSession *session, ZklSessionState state);
 extern void zkl__session_give_up(ZklSession *session);
 
 /* lease.c */
-extern void zkl__lease_answered(ZklSession *session);
+extern bool zkl__lease_answered(ZklSession *session);
 extern void zkl__lease_connected(ZklSession *session);
 extern void zkl__lease_arm(ZklSession *session);
-extern void zkl__lease_run(ZklSession *session, int64_t now);
 extern bool zkl__lease_has_expired(const ZklSession *session, int64_t now);
 
 /* calls.c */
-extern void zkl__answer_io(ZklCall *call, const ZklResult *result);
-extern void zkl__call_free(ZklCall *call);
-extern void zkl__keepalive(ZklSession *session, int64_t now);
 extern void zkl__arm_keepalive(ZklSession *session);
 
 /* batch.c */
-extern void zkl__batches_retry(ZklSession *session);
-extern void zkl__batches_watched(ZklSession *session, const char *path);
 extern void zkl__batches_free(ZklSession *session);
 
 

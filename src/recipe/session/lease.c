@@ -394,14 +394,14 @@ zkl__lease_is_proving(const ZklSession *session)
 	return session->proof != NULL && !session->is_dropping;
 }
 
-/* An answer has come: goes on with grants that waited for a proof. */
-void
+/* An answer has come; returns whether grants that waited for a proof go on. */
+bool
 zkl__lease_answered(ZklSession *session)
 {
 	if (!session->grant_waits || zkl__is_final(session) || !zkl__lease_is_fresh(session))
-		return;
+		return false;
 	session->grant_waits = false;
-	zkl__on_advance(session);
+	return true;
 }
 
 

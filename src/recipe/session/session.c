@@ -3,7 +3,7 @@
  * session.c
  *		Opens and closes sessions, and follows the state of their connection.
  *
- * Owns the client.  Informs the higher layers (zkl__on_..., session.h).
+ * Owns the client.  What an event means for the higher layers is in engine.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,8 +38,8 @@ on_acl_read(ZklCall *call, const ZklResult *result)
 }
 
 /* Missing znodes will be created with the right ACL. */
-static void
-read_acls(ZklSession *session)
+void
+zkl__acls_read(ZklSession *session)
 {
 	const char *const paths[ZKL_N_PARENTS] = {
 		session->config.root, session->config.locks_path,
@@ -73,12 +73,32 @@ session_connected(ZklSession *session, const ZklConnectionInfo *info)
 	if (session->opened_ms == 0)
 		session->opened_ms = zkl_now_ms();
 	zkl__lease_connected(session);
-	zkl__on_connected(session);
-	read_acls(session);
-	zkl__on_advance(session);
-	zkl__batches_watched(session, NULL);
-	zkl__batches_retry(session);
 	zkl__wake(session);
+}
+
+/* The connection has changed; returns whether there is a new one. */
+bool
+zkl__session_event(ZklSession *session, ZklConnectionEvent event, const ZklConnectionInfo *info)
+{
+	session->client_connected = event == ZKL_EVENT_CONNECTED;
+	session->is_gone = event == ZKL_EVENT_EXPIRED || event == ZKL_EVENT_AUTH_FAILED;
+	zkl__lease_check(session);
+	if (zkl__is_final(session))
+		return false;			/* nothing changes any more */
+	if (event == ZKL_EVENT_CONNECTED)
+	{
+		session_connected(session, info);
+		return true;
+	}
+	if (session->is_gone)
+		zkl__session_end(session, event == ZKL_EVENT_EXPIRED ? ZKL_SESSION_EXPIRED
+						 : ZKL_SESSION_AUTH_FAILED);
+	else if (session->state == ZKL_SESSION_CONNECTED)
+	{
+		session->state = ZKL_SESSION_SUSPENDED;
+		zkl__wake(session);
+	}
+	return false;
 }
 
 /*
@@ -88,8 +108,8 @@ session_connected(ZklSession *session, const ZklConnectionInfo *info)
  * stays until it is connected again, or the session has expired, and then closes the session.
  * If its owner has closed it, that also frees it.
  */
-static void
-unlock_and_end(ZklSession *session)
+void
+zkl__session_unlock_and_end(ZklSession *session)
 {
 	ZklClient  *client = session->client;
 	bool		is_left = session->is_left;
@@ -107,10 +127,6 @@ unlock_and_end(ZklSession *session)
 
 /*
  * The timer
- *
- * It retries what could not be sent, sends proofs, and keepalive reads to a server that
- * forgot to answer, declares a session lost that cannot be trusted any more, and serves the
- * higher layers.  All of them share the one timer of the client.
  */
 
 /*
@@ -125,8 +141,9 @@ call_deadline_ms(const ZklCall *call)
 		(int64_t) call->session->connection.session_timeout_ms * 4 / 3;
 }
 
-static void
-arm_next_timer(ZklSession *session)
+/* Sets the timer for what is due next in this folder. */
+void
+zkl__session_arm(ZklSession *session)
 {
 	if (session->retry_ms)
 		zkl__arm_timer(session, session->retry_ms);
@@ -144,88 +161,24 @@ has_outlived(const ZklSession *session, int64_t now)
 		(session->calls && now >= call_deadline_ms(session->calls));
 }
 
-/* Runs what is due when the timer fires. */
-static void
-run_timers(ZklSession *session)
+/* The timer has fired; returns whether the session goes on. */
+bool
+zkl__session_rings(ZklSession *session, int64_t now)
 {
-	int64_t		now = zkl_now_ms();
-
 	session->timer_ms = 0;
 	if (!zkl__is_final(session) && has_outlived(session, now))
 		zkl__session_give_up(session);
-	if (zkl__is_final(session))
-		return;
-	if (session->retry_ms && now >= session->retry_ms)
-	{
-		session->retry_ms = 0;
-		zkl__on_advance(session);
-		zkl__batches_retry(session);
-	}
-	zkl__lease_run(session, now);
-	zkl__on_timer(session);
-	zkl__keepalive(session, now);
-	arm_next_timer(session);
-}
-
-static void
-timer_io(ZklSession *session)
-{
-	zkl__session_lock(session);
-	run_timers(session);
-	unlock_and_end(session);
+	return !zkl__is_final(session);
 }
 
 
 /*
- * Other events of the client
+ * Opening and closing
  */
 
-static void
-event_io(ZklSession *session, ZklConnectionEvent event, const ZklConnectionInfo *info)
+void
+zkl__session_free(ZklSession *session)
 {
-	zkl__session_lock(session);
-	session->client_connected = event == ZKL_EVENT_CONNECTED;
-	session->is_gone = event == ZKL_EVENT_EXPIRED || event == ZKL_EVENT_AUTH_FAILED;
-	zkl__lease_check(session);
-	if (zkl__is_final(session))
-		;						/* nothing changes any more */
-	else if (event == ZKL_EVENT_CONNECTED)
-		session_connected(session, info);
-	else if (session->is_gone)
-		zkl__session_end(session, event == ZKL_EVENT_EXPIRED ? ZKL_SESSION_EXPIRED
-						 : ZKL_SESSION_AUTH_FAILED);
-	else if (session->state == ZKL_SESSION_CONNECTED)
-	{
-		session->state = ZKL_SESSION_SUSPENDED;
-		zkl__wake(session);
-	}
-	unlock_and_end(session);
-}
-
-static void
-watch_io(ZklSession *session, const char *path)
-{
-	zkl__session_lock(session);
-	if (!zkl__is_final(session))
-	{
-		zkl__on_watch(session, path);
-		zkl__batches_watched(session, path);
-	}
-	zkl__session_unlock(session);
-}
-
-
-/*
- * Public functions
- */
-
-static void
-session_free(ZklSession *session)
-{
-	while (session->calls)
-		zkl__call_free(session->calls);
-	zkl__sweep(session);
-	zkl__on_free(session);
 	zkl__batches_free(session);
 	if (session->wakeup_fd >= 0)
 		close(session->wakeup_fd);
@@ -234,14 +187,6 @@ session_free(ZklSession *session)
 	pthread_mutex_destroy(&session->mutex);
 	free(session);
 }
-
-static const ZklClientEvents client_events = {
-	.event_io = event_io,
-	.answer_io = zkl__answer_io,
-	.watch_io = watch_io,
-	.timer_io = timer_io,
-	.closed_io = session_free,
-};
 
 /* Appends a path to *room, and moves that behind it. */
 static char *
@@ -274,19 +219,24 @@ configure(ZklConfig *to, const ZklSessionConfig *from, char *room)
 	to->bells_path = put_path(&room, from->root, "/bells");
 }
 
-/* Returns a session with its parts and paths in one chunk of memory; NULL if out of memory. */
-static ZklSession *
-session_new(const ZklSessionConfig *config)
+/*
+ * Returns a session that is not open; NULL if out of memory.  What the higher layers keep,
+ * of these sizes, and the paths are in the same chunk of memory.
+ */
+ZklSession *
+zkl__session_new(const ZklSessionConfig *config, size_t queues_size, size_t locks_size)
 {
 	size_t		paths_size = ZKL_N_PARENTS * (strlen(config->root) + sizeof("/semaphores"));
-	ZklSession *session = calloc(1, sizeof(ZklSession) + sizeof(ZklParts) + paths_size);
+	ZklSession *session = calloc(1, sizeof(ZklSession) + queues_size + locks_size + paths_size);
 
 	if (session == NULL)
 		return NULL;
 	pthread_mutex_init(&session->mutex, NULL);
-	session->parts = (ZklParts *) (session + 1);
+	session->queues = (ZklQueues *) (session + 1);
+	session->locks = (ZklLocks *) ((char *) session->queues + queues_size);
 	session->creator_acl = config->creator_acl;
-	configure(&session->config, config, (char *) (session->parts + 1));
+	session->wakeup_fd = session->wait_fd = -1;
+	configure(&session->config, config, (char *) session->locks + locks_size);
 	return session;
 }
 
@@ -302,42 +252,40 @@ open_wait_fd(ZklSession *session)
 		epoll_ctl(session->wait_fd, EPOLL_CTL_ADD, session->wakeup_fd, &event) == 0;
 }
 
-ZklSession *
-zkl_session_open(const ZklSessionConfig *config)
+/* Starts the client; returns false when descriptors, threads or memory are exhausted. */
+bool
+zkl__session_open(ZklSession *session, const ZklSessionConfig *config,
+				  const ZklClientEvents *events)
 {
-	ZklSession *session = session_new(config);
-
-	if (session == NULL)
-		return NULL;
-	if (open_wait_fd(session))
-	{
-		/* Events, which may come before this is set, wait for the mutex. */
-		zkl__session_lock(session);
-		session->client = zkl_client_open(config, session->wait_fd, &client_events, session);
-		zkl__session_unlock(session);
-	}
-	if (session->client == NULL)
-	{
-		session_free(session);
-		return NULL;
-	}
-	return session;
+	if (!open_wait_fd(session))
+		return false;
+	/* Events, which may come before this is set, wait for the mutex. */
+	zkl__session_lock(session);
+	session->client = zkl_client_open(config, session->wait_fd, events, session);
+	zkl__session_unlock(session);
+	return session->client != NULL;
 }
 
-void
-zkl_session_close(ZklSession *session, int timeout_ms)
+/*
+ * The owner closes the session.  Returns whether the client goes on alone, and frees the
+ * session.
+ */
+bool
+zkl__session_leave(ZklSession *session)
 {
-	bool		goes_on;
+	bool		goes_on = !session->client_connected && !session->is_gone &&
+		!session->is_ending && session->connection.key.id != 0;
 
-	zkl__session_lock(session);
-	zkl__on_close(session);
 	if (!zkl__is_final(session))
 		session->state = ZKL_SESSION_EXPIRED;
-	goes_on = !session->client_connected && !session->is_gone && !session->is_ending &&
-		session->connection.key.id != 0;
 	session->is_left = goes_on;
 	session->is_ending = !goes_on;
-	zkl__session_unlock(session);
-	if (!goes_on && zkl_client_close(session->client, timeout_ms))
-		session_free(session);
+	return goes_on;
+}
+
+/* Closes the client; returns whether the session is to be freed.  Without the mutex. */
+bool
+zkl__session_close(ZklSession *session, int timeout_ms)
+{
+	return zkl_client_close(session->client, timeout_ms);
 }

@@ -3,8 +3,7 @@
  * session.h
  *		A ZooKeeper session and its calls in flight.
  *
- *		session.c		the session, its connection and its timer: retries, proofs, deadlines;
- *						ACLs of the znodes above the locks
+ *		session.c		the session, its connection and its timer; ACLs of the znodes above the locks
  *		session_state.c	its mutex, state, timer and retries, for every layer; waking its owner
  *		calls.c			calls in flight; keepalive reads; the meaning of result codes
  *		batch.c			operations of the owner, for batch.h
@@ -28,8 +27,7 @@
  *		on_loss_io, on_revoke_io		any				session's
  *
  * [1] The thread that drives the library: I/O, the owner in zkl_client_exchange(), any in
- * zkl_client_flush().  [2] Except where a comment says otherwise.  [3] zkl__on_free() is
- * called without the mutex, when no other thread has the session any more.
+ * zkl_client_flush().  [2] Except where a comment says otherwise.  [3] Those of src/recipe/queue and above.
  *
  * The suffix _io marks callbacks of the client library, the client and the I/O thread,
  * and the functions of the log and the backend that they reach.  It means "may run on
@@ -91,76 +89,9 @@ struct ZklCall
 	ZklUses    *detail_uses;
 };
 
-/*
- * The events of a session, implemented by assemble.c, which calls the layers above in an
- * order: lower layers first.  All except zkl__on_free() are called with the session's
- * mutex held.
- */
-
-/* a new connection: answers and watches of the earlier one may be lost */
-extern void zkl__on_connected(ZklSession *session);
-extern void zkl__on_watch(ZklSession *session, const char *path);
-
-/* sends what must be sent and was not sent, or not answered */
-extern void zkl__on_advance(ZklSession *session);
-
-/* the timer has fired, for any file; each sets it again if needed */
-extern void zkl__on_timer(ZklSession *session);
-extern void zkl__on_session_lost(ZklSession *session);
-
-/* the owner closes the session, which may be connected */
-extern void zkl__on_close(ZklSession *session);
-
-/* frees what the parts refer to; the parts are freed with the session */
-extern void zkl__on_free(ZklSession *session);
-
-/* A session has at most some thousand nodes. */
-#define ZKL_PATH_BUCKETS 1024
-
-#define ZKL_ASKED_TIMES 64
-#define ZKL_LAST_GRANTS 4096
-
-/* What the higher layers keep about a session; each group belongs to one file. */
-typedef struct ZklParts
-{
-	/* queue/nodes.c */
-	ZklNode    *first_node;		/* the youngest */
-	int			n_wanted;		/* nodes wanted, and the bytes of their paths */
-	size_t		wanted_bytes;
-	uint32_t	guid_counter;
-	ZklNode    *by_path[ZKL_PATH_BUCKETS];	/* hash table by lock_path */
-
-	int64_t		asked_ms[ZKL_ASKED_TIMES];	/* by a hash of lock_path: the last request, or 0 */
-
-	int			leave_depth;	/* calls of zkl__leave_begin() without zkl__leave_end() */
-	int			n_put_off;
-	ZklNode    *put_off;		/* nodes to be deleted together */
-
-	/* queue/list_elision.c */
-	struct ZklLastGrant *last_grants[ZKL_LAST_GRANTS];	/* by a hash of lock_path, or NULL */
-
-	/* queue/empty_parents.c: first in, first out */
-	struct ZklEmptyParent *first_empty;
-	struct ZklEmptyParent *last_empty;
-	int			n_empty;
-	int			n_empty_deletes;	/* in flight */
-
-	/* lock/requests.c */
-	ZklRequest *first_request;	/* the youngest */
-
-	/* lock/lock.c */
-	ZklLock    *first_lock;
-	int			n_lost;			/* locks */
-	ZklCall    *confirm_call;
-	ZklStatus	confirm_status; /* PENDING: a confirmation is wanted */
-	int64_t		confirmed_ms;	/* OK: submit time of the proof */
-
-	/* lock/hold_watch.c */
-	int64_t		hold_watch_ms;	/* when to watch held nodes; 0: all are watched */
-
-	/* lock/kept.c */
-	int64_t		kept_ms;		/* the next thing to do for a kept node; 0: nothing */
-} ZklParts;
+/* What the higher layers keep about a session: queue/queue.h, lock/lock.h. */
+typedef struct ZklQueues ZklQueues;
+typedef struct ZklLocks ZklLocks;
 
 /* The options of a session, and the paths of the znodes right below its root. */
 typedef struct ZklConfig
@@ -178,8 +109,24 @@ typedef struct ZklConfig
 	void		(*on_revoke_io) (void);
 } ZklConfig;
 
+/* session.c, for engine.c; zkl__session_free() is called without the mutex */
+extern ZklSession *zkl__session_new(const ZklSessionConfig *config, size_t queues_size,
+									size_t locks_size);
+extern bool zkl__session_open(ZklSession *session, const ZklSessionConfig *config,
+							  const ZklClientEvents *events);
+extern bool zkl__session_event(ZklSession *session, ZklConnectionEvent event,
+							   const ZklConnectionInfo *info);
+extern bool zkl__session_rings(ZklSession *session, int64_t now);
+extern void zkl__session_arm(ZklSession *session);
+extern void zkl__session_unlock_and_end(ZklSession *session);
+extern bool zkl__session_leave(ZklSession *session);
+extern bool zkl__session_close(ZklSession *session, int timeout_ms);
+extern void zkl__session_free(ZklSession *session);
+extern void zkl__acls_read(ZklSession *session);
+
 /* session_state.c */
-extern ZklParts *zkl__parts(const ZklSession *session);
+extern ZklQueues *zkl__queues(const ZklSession *session);
+extern ZklLocks *zkl__locks(const ZklSession *session);
 extern const ZklConfig *zkl__config(const ZklSession *session);
 extern char *zkl__path(const char *parent, const char *child);
 extern bool zkl__is_connected(const ZklSession *session);
@@ -195,7 +142,9 @@ extern void zkl__set_due(ZklSession *session, int64_t *due_ms, int64_t at_ms);
 /* Returns whether the time has come, and sets it to 0; otherwise sets the timer again. */
 extern bool zkl__take_due(ZklSession *session, int64_t *due_ms, int64_t now);
 extern void zkl__retry_later(ZklSession *session);
+extern bool zkl__take_retry(ZklSession *session, int64_t now);
 extern void zkl__count_holds(ZklSession *session, int change);
+extern void zkl__count_relied(ZklSession *session, int change);
 extern void zkl__session_lock(ZklSession *session);
 extern void zkl__session_unlock(ZklSession *session);
 extern void zkl__wake(ZklSession *session);
@@ -212,10 +161,14 @@ extern bool zkl__lease_is_proving(const ZklSession *session);
 extern void zkl__lease_await(ZklCall *call);
 extern bool zkl__lease_is_fresh(const ZklSession *session);
 extern void zkl__lease_check(ZklSession *session);
+extern void zkl__lease_run(ZklSession *session, int64_t now);
 extern ZklCall *zkl__lease_prove(ZklSession *session, ZklHandler handler);
 extern bool zkl__lease_proved(const ZklCall *call, const ZklResult *result);
 
 /* calls.c */
+extern bool zkl__call_answered(ZklCall *call, const ZklResult *result);
+extern void zkl__calls_free(ZklSession *session);
+extern void zkl__keepalive(ZklSession *session, int64_t now);
 extern void zkl__uses_end(ZklSession *session, ZklUses *uses);
 extern void zkl__ignore_answer(ZklCall *call, const ZklResult *result);
 extern ZklCall *zkl__call_new(ZklSession *session, ZklHandler handler,
@@ -229,5 +182,10 @@ extern ZklCall *zkl__get_children(ZklCall *call, const char *path, ZklListAge ag
 extern ZklStatus zkl__status_of(ZklResultCode code);
 extern bool zkl__is_refusal(ZklResultCode code);
 extern int	zkl__failed_op(const ZklResult *result);
+
+/* batch.c */
+extern void zkl__batches_connected(ZklSession *session);
+extern void zkl__batches_retry(ZklSession *session);
+extern void zkl__batches_watched(ZklSession *session, const char *path);
 
 #endif							/* ZKL_SESSION_H */

@@ -109,10 +109,16 @@ zkl_session_receive(ZklSession *session)
  * The state
  */
 
-ZklParts *
-zkl__parts(const ZklSession *session)
+ZklQueues *
+zkl__queues(const ZklSession *session)
 {
-	return session->parts;
+	return session->queues;
+}
+
+ZklLocks *
+zkl__locks(const ZklSession *session)
+{
+	return session->locks;
 }
 
 const ZklConfig *
@@ -176,13 +182,14 @@ zkl__session_timeout_ms(const ZklSession *session)
 	return session->connection.session_timeout_ms;
 }
 
-/* Ends the session in a final state, and informs the parts and the owner. */
+/* Ends the session in a final state, and informs the owner. */
 void
 zkl__session_end(ZklSession *session, ZklSessionState state)
 {
 	session->state = state;
 	zkl__lease_note_holds(session);
-	zkl__on_session_lost(session);
+	if (session->n_relied > 0)
+		session->config.on_loss_io();
 	zkl__wake(session);
 }
 
@@ -262,10 +269,27 @@ zkl__retry_later(ZklSession *session)
 	zkl__arm_timer(session, session->retry_ms);
 }
 
+/* Returns whether a retry is due, and takes it. */
+bool
+zkl__take_retry(ZklSession *session, int64_t now)
+{
+	if (session->retry_ms == 0 || now < session->retry_ms)
+		return false;
+	session->retry_ms = 0;
+	return true;
+}
+
 /* Counts holds, for which the session is kept proven. */
 void
 zkl__count_holds(ZklSession *session, int change)
 {
 	session->n_holds += change;
 	zkl__lease_note_holds(session);
+}
+
+/* Counts what the owner has taken and does not know to be lost: it is informed of a loss. */
+void
+zkl__count_relied(ZklSession *session, int change)
+{
+	session->n_relied += change;
 }

@@ -1,0 +1,156 @@
+/*-------------------------------------------------------------------------
+ *
+ * engine.c
+ *		The top of a session: the events of its client, and what all layers do then.
+ *
+ * Each event takes the session's mutex.  The session itself changes first (session.c), then
+ * every layer in one order, lower ones first; at the end the mutex is released, what was
+ * submitted is sent, and the client ends if it is time.  No file below calls this one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "recipe/semaphore/semaphore.h"
+
+
+/*
+ * What all layers do together
+ */
+
+/* Sends what must be sent and was not sent, or not answered. */
+static void
+advance(ZklSession *session)
+{
+	zkl__nodes_advance(session);
+	zkl__empty_parents_advance(session);
+	zkl__requests_advance(session);
+	zkl__confirm_advance(session);
+}
+
+/* Answers and watches of the earlier connection may be lost. */
+static void
+begin_connection(ZklSession *session)
+{
+	zkl__nodes_relist(session);
+	zkl__hold_watches_lost(session);
+	zkl__permits_connected(session);
+	zkl__acls_read(session);
+	advance(session);
+	zkl__batches_connected(session);
+}
+
+/* Frees the session and everything that refers to it. */
+static void
+session_free(ZklSession *session)
+{
+	zkl__calls_free(session);
+	zkl__nodes_free(session);
+	zkl__requests_free(session);
+	zkl__locks_free(session);
+	zkl__session_free(session);
+}
+
+
+/*
+ * Events of the client
+ */
+
+static void
+handle_event_io(ZklSession *session, ZklConnectionEvent event, const ZklConnectionInfo *info)
+{
+	zkl__session_lock(session);
+	if (zkl__session_event(session, event, info))
+		begin_connection(session);
+	zkl__session_unlock_and_end(session);
+}
+
+static void
+handle_answer_io(ZklCall *call, const ZklResult *result)
+{
+	ZklSession *session = call->session;
+
+	zkl__session_lock(session);
+	if (zkl__call_answered(call, result))
+		advance(session);
+	zkl__session_unlock(session);
+}
+
+static void
+handle_watch_io(ZklSession *session, const char *path)
+{
+	zkl__session_lock(session);
+	if (!zkl__is_final(session))
+	{
+		zkl__nodes_watched(session, path);
+		zkl__permits_watched(session, path);
+		zkl__batches_watched(session, path);
+	}
+	zkl__session_unlock(session);
+}
+
+/*
+ * The timer retries what could not be sent, sends proofs, and keepalive reads to a server that
+ * forgot to answer, declares a session lost that cannot be trusted any more, and serves the
+ * higher layers.  All of them share the one timer of the client.
+ */
+static void
+handle_timer_io(ZklSession *session)
+{
+	int64_t		now;
+
+	zkl__session_lock(session);
+	now = zkl_now_ms();
+	if (zkl__session_rings(session, now))
+	{
+		if (zkl__take_retry(session, now))
+		{
+			advance(session);
+			zkl__batches_retry(session);
+		}
+		zkl__lease_run(session, now);
+		zkl__empty_parents_advance(session);
+		zkl__hold_watches_due(session);
+		zkl__kept_due(session);
+		zkl__keepalive(session, now);
+		zkl__session_arm(session);
+	}
+	zkl__session_unlock_and_end(session);
+}
+
+static const ZklClientEvents events = {
+	.event_io = handle_event_io,
+	.answer_io = handle_answer_io,
+	.watch_io = handle_watch_io,
+	.timer_io = handle_timer_io,
+	.closed_io = session_free,
+};
+
+
+/*
+ * Opening and closing
+ */
+
+ZklSession *
+zkl_session_open(const ZklSessionConfig *config)
+{
+	ZklSession *session = zkl__session_new(config, sizeof(ZklQueues), sizeof(ZklLocks));
+
+	if (session && !zkl__session_open(session, config, &events))
+	{
+		session_free(session);
+		return NULL;
+	}
+	return session;
+}
+
+void
+zkl_session_close(ZklSession *session, int timeout_ms)
+{
+	bool		goes_on;
+
+	zkl__session_lock(session);
+	zkl__empty_parents_close(session);
+	goes_on = zkl__session_leave(session);
+	zkl__session_unlock(session);
+	if (!goes_on && zkl__session_close(session, timeout_ms))
+		session_free(session);
+}
