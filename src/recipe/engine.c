@@ -16,13 +16,42 @@
  * What all layers do together
  */
 
+/*
+ * Advances what handlers have marked: first nodes, which change their requests and locks, then
+ * requests, with the next operation or the grant.  Nothing below calls this, so no handler
+ * finds its subject changed behind its back.  To be called before the mutex is released.
+ */
+static void
+run(ZklSession *session)
+{
+	ZklNode    *node;
+	ZklRequest *request;
+	unsigned	news;
+
+	for (;;)
+	{
+		if ((node = zkl__node_take_marked(session, &news)) != NULL)
+			zkl__node_news(node, news);
+		else if ((request = zkl__request_take_marked(session)) != NULL)
+		{
+			if (request->permit)
+				zkl__permit_advance(request);
+			else
+				zkl__request_advance(request);
+		}
+		else
+			break;
+	}
+}
+
 /* Sends what must be sent and was not sent, or not answered. */
 static void
 advance(ZklSession *session)
 {
 	zkl__nodes_advance(session);
 	zkl__empty_parents_advance(session);
-	zkl__requests_advance(session);
+	zkl__requests_mark(session);
+	run(session);
 	zkl__confirm_advance(session);
 }
 
@@ -67,9 +96,12 @@ static void
 handle_answer_io(ZklCall *call, const ZklResult *result)
 {
 	ZklSession *session = call->session;
+	bool		goes_on;
 
 	zkl__session_lock(session);
-	if (zkl__call_answered(call, result))
+	goes_on = zkl__call_answered(call, result);
+	run(session);
+	if (goes_on)
 		advance(session);
 	zkl__session_unlock(session);
 }
@@ -84,6 +116,7 @@ handle_watch_io(ZklSession *session, const char *path)
 		zkl__permits_watched(session, path);
 		zkl__batches_watched(session, path);
 	}
+	run(session);
 	zkl__session_unlock(session);
 }
 
@@ -114,6 +147,29 @@ handle_timer_io(ZklSession *session)
 		zkl__session_arm(session);
 	}
 	zkl__session_unlock_and_end(session);
+}
+
+ZklRequest *
+zkl_permit_request(ZklSession *session, const char *name, int capacity, bool non_blocking,
+				   const char *data, int data_len)
+{
+	ZklRequest *request;
+
+	zkl__session_lock(session);
+	request = zkl__permit_request(session, name, capacity, non_blocking, data, data_len);
+	run(session);
+	zkl__session_unlock(session);
+	return request;
+}
+
+void
+zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
+{
+	zkl__session_lock(request->session);
+	zkl__request_info(request, info);
+	if (request->permit)
+		zkl__permit_info(request, info);
+	zkl__session_unlock(request->session);
 }
 
 static const ZklClientEvents events = {

@@ -26,7 +26,7 @@ static bool
 waits_for_permit(const ZklRequest *request)
 {
 	return request->permit && !request->non_blocking && zkl__request_is_first(request) &&
-		request->permit->seen == SEEN_FULL && request->permit->permit_node;
+		request->permit->seen == SEEN_FULL && request->permit_node;
 }
 
 /*
@@ -92,7 +92,7 @@ copy_nodes(ZklScratch *scratch, const ZklRequest *request, ZklReport *report)
 	/* One more: the permit node. */
 	for (int i = 0; i < n + (n > 0 && waits_for_permit(request)); i++)
 	{
-		const ZklNode *node = i < n ? request->nodes[i] : permit->permit_node;
+		const ZklNode *node = i < n ? request->nodes[i] : request->permit_node;
 		const char *path = permit ? permit->semaphore_path : node->lock_path;
 		ZklReportNode *to = &nodes[report->n_nodes];
 

@@ -74,8 +74,8 @@ on_topmost_created(ZklCall *call, const ZklResult *result)
 }
 
 /* Creates one parent.  "node" is the node that is to delete it later, or NULL. */
-void
-zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
+static void
+send_parent(ZklRequest *request, ZklNode *node, const char *path,
 						 const char *data, ZklCreateKind kind)
 {
 	bool		is_topmost = strrchr(path, '/') == path;
@@ -109,10 +109,10 @@ send_top(ZklRequest *request)
 	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/'))
 	{
 		*slash = '\0';
-		zkl__request_send_parent(request, NULL, path, "", ZKL_CREATE_PERSISTENT);
+		send_parent(request, NULL, path, "", ZKL_CREATE_PERSISTENT);
 		*slash = '/';
 	}
-	zkl__request_send_parent(request, NULL, path, "", ZKL_CREATE_PERSISTENT);
+	send_parent(request, NULL, path, "", ZKL_CREATE_PERSISTENT);
 	free(path);
 }
 
@@ -128,13 +128,13 @@ zkl__request_send_parents(ZklRequest *request)
 	request->parents_status = ZKL_OK;
 	if (request->attempts > 1)
 		send_top(request);
-	if (request->permit)
-	{
-		zkl__on_permit_parents(request);
-		return;
-	}
-	for (int i = 0; i < request->n; i++)
-		zkl__request_send_parent(request, request->nodes[i], request->nodes[i]->lock_path, "",
+	for (int i = 0; i < request->n_parents; i++)
+		if (i < ZKL_PERMIT_NODE_PARENT || zkl__request_is_queued(request))
+			send_parent(request, i == 0 ? request->nodes[0] : NULL,
+									 request->parents[i].path, request->parents[i].data,
+									 ZKL_CREATE_CONTAINER);
+	for (int i = 0; request->n_parents == 0 && i < request->n; i++)
+		send_parent(request, request->nodes[i], request->nodes[i]->lock_path, "",
 								 ZKL_CREATE_CONTAINER);
 }
 
@@ -154,7 +154,7 @@ zkl__request_no_parent(ZklRequest *request)
 	else if (++request->attempts > MAX_ATTEMPTS + request->n)
 		zkl__request_fail(request, ZKL_SERVER_ERROR, -1, 0);
 	else
-		zkl__request_advance(request);
+		zkl__request_mark(request);
 }
 
 /* Goes on after the create of nodes, or of a permit node. */
@@ -167,7 +167,7 @@ zkl__request_created(ZklRequest *request, const ZklResult *result)
 	{
 		case ZKL_RC_OK:
 			request->attempts = 0;
-			zkl__request_advance(request);
+			zkl__request_mark(request);
 			break;
 		case ZKL_RC_CONNECTION_LOSS:
 			break;

@@ -69,8 +69,9 @@ zkl__hold_watch_restore(ZklNode *node, int32_t version)
 		zkl__hold_watch_later(node);
 }
 
-static void
-check_for_revocation(ZklNode *node, const ZklResult *result)
+/* The node was read: has its data been replaced by a request to release the lock? */
+void
+zkl__hold_watch_revocation(ZklNode *node, const ZklResult *result)
 {
 	ZklLock    *lock = node->lock;
 
@@ -93,37 +94,20 @@ check_for_revocation(ZklNode *node, const ZklResult *result)
 	zkl__hold_watch_restore(node, result->version);
 }
 
-static bool
-has_mark(const ZklNode *node)
-{
-	return ((uint32_t) node->guid_end & ZKL_KEEP_BIT) != 0;
-}
-
+/* What follows from the answer depends on whose node it is (kept.c). */
 static void
 on_hold_watch_set(ZklCall *call, const ZklResult *result)
 {
 	ZklNode    *node = call->subject;
 
 	if (result->code == ZKL_RC_OK)
-	{
 		node->hold_watch = HOLD_WATCHED;
-		if (!has_mark(node) || zkl__kept_read(node, result))
-			check_for_revocation(node, result);
-	}
 	else if (result->code != ZKL_RC_NO_NODE)
 	{
 		zkl__hold_watch_later(node);	/* also if an ACL forbids to read it */
 		node->hold_watch = HOLD_UNREADABLE;
-		if (has_mark(node) && result->code != ZKL_RC_CONNECTION_LOSS)
-			zkl__kept_unreadable(node);
 	}
-	else if (node->request)
-		zkl__on_node_removed(node);
-	else
-	{
-		zkl__on_node_lost(node);
-		zkl__node_leave(node);
-	}
+	zkl__node_mark_answer(node, NODE_READ, result);
 }
 
 void
@@ -162,11 +146,10 @@ zkl__hold_watches_due(ZklSession *session)
 		}
 }
 
+/* Watches the node, now or as soon as its name is known. */
 void
-zkl__on_node_changed(ZklNode *node)
+zkl__hold_watch_again(ZklNode *node)
 {
-	if (zkl__kept_changed(node))
-		return;
 	if (can_be_watched(node))
 		zkl__hold_watch_node(node);
 	else
@@ -181,8 +164,5 @@ void
 zkl__hold_watches_lost(ZklSession *session)
 {
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
-		if (can_be_watched(node))
-			zkl__hold_watch_node(node);
-		else
-			zkl__hold_watch_later(node);
+		zkl__hold_watch_again(node);
 }

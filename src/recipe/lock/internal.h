@@ -24,11 +24,13 @@ struct ZklLock
 	int			revocations;
 	int64_t		token;
 	ZklNode    *anchor;
+	ZklNode    *base;			/* the anchor, unless the lock is lost: upgrades build on it */
 	ZklNode    *upgrade;		/* the writer node next to a reader anchor, or NULL */
 };
 
 /* request.c */
 extern void zkl__request_free_locks(ZklRequest *request);
+extern void zkl__request_leave_permit(ZklRequest *request);
 
 /* lock.c */
 extern ZklLock *zkl__lock_new(ZklSession *session);
@@ -36,5 +38,6 @@ extern void zkl__lock_granted(ZklLock *lock, ZklNode *node);
 extern void zkl__lock_reduce(ZklLock *lock, ZklMode mode);
 extern void zkl__lock_free(ZklLock *lock);
 extern void zkl__lock_lose(ZklLock *lock);
+extern void zkl__lock_node_lost(ZklNode *node);
 
 #endif							/* ZKL_LOCK_INTERNAL_H */

@@ -153,9 +153,9 @@ is_again(const ZklNode *node)
 	return node->request && node->request->is_again;
 }
 
-/* The watch on a node has fired; returns whether it was kept.  Any change of one is a question. */
-bool
-zkl__kept_changed(ZklNode *node)
+/* Returns whether the node is only kept: then any change of it is a question, and it goes. */
+static bool
+leave_if_kept(ZklNode *node)
 {
 	if (!node->is_kept)
 		return false;
@@ -171,11 +171,11 @@ zkl__kept_changed(ZklNode *node)
 static void
 be_asked(ZklNode *node, int32_t version)
 {
-	if (zkl__kept_changed(node))
+	if (leave_if_kept(node))
 		return;
 	zkl__note_asked(node);
 	if (is_again(node))
-		zkl__on_node_removed(node);
+		zkl__node_mark(node, NODE_REMOVED);
 	else if (node->state < NODE_LEAVING)
 	{
 		zkl__node_keep_never(node);
@@ -183,9 +183,9 @@ be_asked(ZklNode *node, int32_t version)
 	}
 }
 
-/* The node was read; returns whether it stays the node of a lock, or is still kept. */
-bool
-zkl__kept_read(ZklNode *node, const ZklResult *result)
+/* A node with the mark of those that may be kept was read. */
+static void
+kept_read(ZklNode *node, const ZklResult *result)
 {
 	ZklKeepState state = zkl_parse_keep(result->data, result->data_len);
 
@@ -197,19 +197,72 @@ zkl__kept_read(ZklNode *node, const ZklResult *result)
 		if (state != ZKL_KEEP_MAY)	/* nobody will ask for it */
 			zkl__node_keep_never(node);
 		if (node->request)
-			zkl__on_node_progress(node);
+			zkl__node_mark(node, NODE_PROGRESS);
 	}
-	return node->lock != NULL;
 }
 
 /* Without its watch no question for the node would arrive. */
-void
-zkl__kept_unreadable(ZklNode *node)
+static void
+kept_unreadable(ZklNode *node)
 {
 	if (node->is_kept)
 		zkl__node_leave(node);
 	else if (is_again(node))
-		zkl__on_node_removed(node);
+		zkl__node_mark(node, NODE_REMOVED);
+}
+
+
+/*
+ * News of held nodes
+ */
+
+static bool
+has_mark(const ZklNode *node)
+{
+	return ((uint32_t) node->guid_end & ZKL_KEEP_BIT) != 0;
+}
+
+/* The watch was set, or the node could not be read. */
+static void
+was_read(ZklNode *node, const ZklResult *result)
+{
+	if (result->code == ZKL_RC_OK)
+	{
+		if (has_mark(node))
+			kept_read(node, result);
+		zkl__hold_watch_revocation(node, result);
+	}
+	else if (result->code != ZKL_RC_NO_NODE)
+	{
+		if (has_mark(node) && result->code != ZKL_RC_CONNECTION_LOSS)
+			kept_unreadable(node);
+	}
+	else if (node->request)
+		zkl__node_mark(node, NODE_REMOVED);
+	else
+		zkl__node_mark(node, NODE_LOST);
+}
+
+/* Takes the news that do not concern a request: of a node that is held, kept, or given up. */
+void
+zkl__hold_news(ZklNode *node, unsigned news)
+{
+	if (news & NODE_READ)
+		was_read(node, node->answer);
+	if (news & NODE_CHANGED && !leave_if_kept(node))
+		zkl__hold_watch_again(node);
+	if (news & NODE_LOST)
+	{
+		zkl__lock_node_lost(node);
+		zkl__node_leave(node);
+	}
+	if (news & NODE_MOVED && node->state == NODE_HELD)
+	{
+		node->revoked_version = 0;
+		zkl__hold_watch_later(node);
+	}
+	if (news & NODE_MOVED)
+		zkl__confirm_advance(node->session);
 }
 
 

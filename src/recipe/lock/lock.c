@@ -36,6 +36,7 @@ zkl__lock_lose(ZklLock *lock)
 	zkl__count_relied(lock->session, -(lock->taken && !lock->lost));
 	zkl__locks(lock->session)->n_lost += !lock->lost;
 	lock->lost = true;
+	lock->base = NULL;
 }
 
 int
@@ -52,7 +53,7 @@ zkl_lock_revocations(ZklLock *lock)
 
 /* Handles the loss of a held node: another client deleted it. */
 void
-zkl__on_node_lost(ZklNode *node)
+zkl__lock_node_lost(ZklNode *node)
 {
 	ZklLock    *lock = node->lock;
 
@@ -104,7 +105,7 @@ zkl__lock_granted(ZklLock *lock, ZklNode *node)
 		lock->upgrade = node;
 		return;
 	}
-	lock->anchor = node;
+	lock->anchor = lock->base = node;
 	lock->token = node->czxid;
 	lock->next = locks->first_lock;
 	if (lock->next)

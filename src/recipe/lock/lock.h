@@ -6,16 +6,15 @@
  * From the top to the bottom; a file calls only files below it:
  *
  *		requests.c			all requests of a session: their start, and what their owner may ask
- *		request.c			one request: advancing, what its nodes report, grant, failure
+ *		advance.c			one request: advancing, the news of its nodes, grant
  *		create.c			... creating its nodes and the znodes above them
- *		kept.c				nodes that stay after their lock was released
- *		hold_watch.c		the watch that detects loss, revocation, and requests for kept nodes
+ *		request.c			... its state, its nodes, its failure
+ *		kept.c				nodes that stay after their lock was released; news of held nodes
  *		lock.c				held locks: release, downgrade, confirmation, loss
+ *		hold_watch.c		the watch that detects loss, revocation, and requests for kept nodes
  *
- * request.c and create.c call each other, because the answer to a create advances the
- * request, or fails it.  hold_watch.c, kept.c and lock.c call each other, because a
- * confirmation needs the watches, a watch detects a loss, and it brings requests for
- * nodes that were kept instead of released.
+ * A handler of an answer changes its own subject and marks it, or its request.  Before the
+ * mutex is released, engine.c has all that is marked advanced.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,6 +30,8 @@ struct ZklLocks
 {
 	/* requests.c */
 	ZklRequest *first_request;	/* the youngest */
+	ZklRequest *first_marked;	/* requests to be advanced, oldest first */
+	ZklRequest *last_marked;
 
 	/* lock.c */
 	ZklLock    *first_lock;
@@ -46,11 +47,23 @@ struct ZklLocks
 	int64_t		kept_ms;		/* the next thing to do for a kept node; 0: nothing */
 };
 
+/* A znode above the nodes of a permit, as it is created. */
+typedef struct ZklParent
+{
+	const char *path;
+	const char *data;
+} ZklParent;
+
+/* The index of the parent that is created only when nodes[0] exists. */
+#define ZKL_PERMIT_NODE_PARENT 2
+
 struct ZklRequest
 {
 	ZklSession *session;
 	ZklRequest *next;			/* in the list of zkl__requests() */
-	ZklPermit  *permit;			/* set if it is a request for a permit */
+	ZklRequest *next_marked;	/* in ZklLocks.first_marked */
+	bool		is_marked;		/* to be advanced before the mutex is released */
+	ZklPermit  *permit;			/* set if it is a request for a permit: freed with it */
 	ZklUses		uses;
 
 	/* what was asked for */
@@ -70,7 +83,14 @@ struct ZklRequest
 	int64_t		created_ms;		/* when the create was sent */
 	char		blocker[sizeof(((ZklRequestInfo *) 0)->blocker)];
 
+	/* ... a permit, failed: so many permits of others must go, and whose these are, malloc'd */
+	int			n_excess;
+	int			n_others;
+	uint64_t   *others;
+
 	ZklNode   **nodes;
+	ZklNode    *permit_node;	/* of a permit, whose nodes[0] is the mutex's; NULL until that is held */
+	bool		is_restarted;	/* of a permit: it begins again */
 	ZklLock   **locks;			/* what the nodes become, until the owner takes it */
 	ZklCall    *create_call;	/* the create or multi in flight */
 	ZklCall    *czxid_call;		/* the read of a czxid in flight */
@@ -78,35 +98,16 @@ struct ZklRequest
 
 	/* the znodes above the nodes */
 	const char *top_path;		/* parent of all locks, or of all semaphores */
+	ZklParent	parents[3];		/* of a permit's nodes, each one above the next, or beside it */
+	int			n_parents;		/* 0: each node of a lock has its own */
 	int			attempts;		/* consecutive creates that found no parent */
 	ZklStatus	parents_status; /* why one could not be created; PENDING: try again */
 	int			parents_raw_code;
 };
 
-/*
- * A request for a permit: what src/recipe/semaphore does in the place of this folder.
- */
-
-/* sends the next operation of the permit; grants the request in the end */
-extern void zkl__on_permit_advance(ZklRequest *request);
-
-/* outstanding answers are to be ignored */
-extern void zkl__on_permit_restart(ZklRequest *request);
-
-/* the request fails; its nodes are deleted afterwards */
-extern void zkl__on_permit_failed(ZklRequest *request);
-
-/* creates the znodes below top_path, with zkl__request_send_parent() */
-extern void zkl__on_permit_parents(ZklRequest *request);
-
-/* fills in what its owner may ask */
-extern void zkl__on_permit_info(const ZklRequest *request, ZklRequestInfo *info);
-extern void zkl__on_permit_free(ZklPermit *permit);
-
 /* requests.c */
-extern void zkl__requests_advance(ZklSession *session);
+extern void zkl__request_info(const ZklRequest *request, ZklRequestInfo *info);
 extern void zkl__requests_free(ZklSession *session);
-extern ZklRequest *zkl__requests(const ZklSession *session);
 extern bool zkl__session_has_room(const ZklSession *session, int n_nodes,
 								  size_t path_bytes, size_t data_bytes);
 extern ZklRequest *zkl__request_new(ZklSession *session, ZklPermit *permit, int n,
@@ -117,9 +118,9 @@ extern ZklNode *zkl__request_node_new(ZklRequest *request, int index,
 									  const char *lock_path, ZklMode mode, bool upgrade);
 extern bool zkl__request_add_node(ZklRequest *request, int index,
 								  const char *lock_path, ZklMode mode, ZklLock *held);
-extern void zkl__request_advance(ZklRequest *request);
-extern void zkl__request_restart(ZklRequest *request);
-extern void zkl__request_read_czxid(ZklRequest *request, ZklNode *node);
+extern ZklRequest *zkl__requests(const ZklSession *session);
+extern void zkl__request_mark(ZklRequest *request);
+extern ZklRequest *zkl__request_take_marked(ZklSession *session);
 extern bool zkl__request_is_queued(const ZklRequest *request);
 extern bool zkl__request_is_first(const ZklRequest *request);
 extern ZklCall *zkl__request_call(ZklRequest *request, ZklHandler handler);
@@ -127,18 +128,23 @@ extern bool zkl__request_answered(const ZklRequest *request, ZklCall **expected,
 								  const ZklCall *call, const ZklResult *result);
 extern void zkl__request_blocked(ZklRequest *request, int culprit,
 								 const ZklResult *data);
-extern void zkl__request_grant(ZklRequest *request);
 extern void zkl__request_fail(ZklRequest *request, ZklStatus status,
 							  int culprit, int raw_code);
 extern void zkl__request_fail_code(ZklRequest *request, int culprit,
 								   const ZklResult *result);
 
+/* advance.c */
+extern void zkl__node_news(ZklNode *node, unsigned news);
+extern void zkl__requests_mark(ZklSession *session);
+extern void zkl__request_advance(ZklRequest *request);
+extern void zkl__request_restart(ZklRequest *request);
+extern void zkl__request_read_czxid(ZklRequest *request, ZklNode *node);
+extern void zkl__request_grant(ZklRequest *request);
+
 /* create.c */
 extern void zkl__request_create_nodes(ZklRequest *request);
 extern void zkl__request_created(ZklRequest *request, const ZklResult *result);
 extern void zkl__request_no_parent(ZklRequest *request);
-extern void zkl__request_send_parent(ZklRequest *request, ZklNode *node, const char *path,
-									 const char *data, ZklCreateKind kind);
 extern void zkl__request_send_parents(ZklRequest *request);
 
 /* lock.c */
@@ -150,14 +156,14 @@ extern ZklNode *zkl__kept_find(const ZklSession *session, const char *lock_path)
 extern void zkl__kept_leave(ZklSession *session, const char *lock_path);
 extern bool zkl__kept_leave_oldest(ZklSession *session);
 extern void zkl__kept_granted(ZklNode *node);
-extern bool zkl__kept_changed(ZklNode *node);
-extern bool zkl__kept_read(ZklNode *node, const ZklResult *result);
-extern void zkl__kept_unreadable(ZklNode *node);
+extern void zkl__hold_news(ZklNode *node, unsigned news);
 extern void zkl__kept_due(ZklSession *session);
 
 /* hold_watch.c */
 extern void zkl__hold_watch_restore(ZklNode *node, int32_t version);
 extern void zkl__hold_watch_node(ZklNode *node);
+extern void zkl__hold_watch_again(ZklNode *node);
+extern void zkl__hold_watch_revocation(ZklNode *node, const ZklResult *result);
 extern void zkl__hold_watches_lost(ZklSession *session);
 extern void zkl__hold_watches_due(ZklSession *session);
 extern void zkl__hold_watch_later(ZklNode *node);

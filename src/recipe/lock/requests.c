@@ -17,13 +17,6 @@
  */
 #define PACKET_BYTES 500000
 
-/* Returns the session's youngest request, which leads to the others, or NULL. */
-ZklRequest *
-zkl__requests(const ZklSession *session)
-{
-	return zkl__locks(session)->first_request;
-}
-
 
 /*
  * From start to end
@@ -53,8 +46,8 @@ request_free(void *subject)
 	*link = request->next;
 	if (request->status == ZKL_PENDING)
 		zkl__request_free_locks(request);
-	if (request->permit)
-		zkl__on_permit_free(request->permit);
+	free(request->permit);
+	free(request->others);
 	free(request);
 }
 
@@ -261,25 +254,27 @@ zkl_request_status(ZklRequest *request)
 	return status;
 }
 
+/* Without what only requests for permits have. */
 void
-zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
+zkl__request_info(const ZklRequest *request, ZklRequestInfo *info)
 {
-	zkl__session_lock(request->session);
 	memset(info, 0, sizeof(*info));
 	info->was_blocked = request->was_blocked;
 	info->progress = request->uses.progress;
 	info->raw_code = request->raw_code;
 	info->culprit = request->culprit;
+	info->n_excess = request->n_excess;
+	info->n_others = request->n_others;
+	info->others = request->others;
 	memcpy(info->blocker, request->blocker, sizeof(info->blocker));
-	if (request->permit)
-		zkl__on_permit_info(request, info);
+	if (request->permit_node)
+		info->progress += request->permit_node->uses.progress;
 	for (int i = 0; i < request->n && request->status == ZKL_PENDING; i++)
 	{
 		info->blocked = info->blocked || request->nodes[i]->state == NODE_WAITING;
 		info->has_asked = info->has_asked || zkl__node_awaits_answer(request->nodes[i]);
 		info->progress += request->nodes[i]->uses.progress;
 	}
-	zkl__session_unlock(request->session);
 }
 
 ZklLock *
@@ -301,18 +296,7 @@ zkl_request_lock(ZklRequest *request, int i)
 	return lock;
 }
 
-
-/*
- * Events of the session
- */
-
-void
-zkl__requests_advance(ZklSession *session)
-{
-	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
-		zkl__request_advance(request);
-}
-
+/* The session ends. */
 void
 zkl__requests_free(ZklSession *session)
 {

@@ -15,6 +15,7 @@ struct ZklNodePrivate
 	ZklNode    *prev;			/* of node->next */
 	ZklNode    *next_alike;		/* in the hash table of nodes.c */
 	ZklNode   **link_alike;		/* the pointer to this node there */
+	ZklNode    *next_marked;	/* in ZklQueues.first_marked */
 	ZklNode    *next_put_off;	/* in ZklQueues.put_off, then in the delete call's detail */
 	ZklCall    *state_call;		/* whose answer this state waits for; CREATING: the list */
 	bool		wanted;			/* not released, not given up */
@@ -36,6 +37,9 @@ extern bool zkl__node_is_refused(const ZklNode *node, const ZklResult *predecess
 extern bool zkl__node_answered(ZklNode *node, const ZklCall *call, const ZklResult *result);
 extern bool zkl__node_can_send(const ZklNode *node);
 extern void zkl__node_set_name(ZklNode *node, const char *name);
+extern void zkl__node_unwant(ZklNode *node);
+
+/* deletes.c */
 extern void zkl__node_send_delete(ZklNode *node);
 
 /* list_elision.c */

@@ -68,13 +68,10 @@ move_failed(ZklNode *node, const ZklResult *result)
 			node->state = NODE_LISTING;
 		}
 		if (node->priv->wanted && result->code != ZKL_RC_NO_NODE)
-			zkl__on_node_failed(node, zkl__status_of(result->code), result->raw_code);
+			zkl__node_mark_failed(node, zkl__status_of(result->code), result->raw_code);
 	}
 	else if (result->code == ZKL_RC_NO_NODE)
-	{
-		zkl__on_node_lost(node);
-		zkl__node_leave(node);
-	}
+		zkl__node_mark(node, NODE_LOST);
 	else
 	{
 		node->priv->is_move_refused = zkl__is_refusal(result->code);

@@ -5,13 +5,14 @@
  *
  *		node.h			names, order and positions: node.c, queue_order.c
  *		empty_parents.c	deletes znodes of locks and semaphores out of use
- *		nodes.c			all nodes of a session; deletes them, alone or together
+ *		nodes.c			all nodes of a session, and their news
+ *		deletes.c		gives nodes up and deletes them, alone or together
  *		list_elision.c	proves that a node is first without a list of the queue
  *		ask.c				asks other sessions for nodes that they may keep
  *		move.c			renames nodes: upgrade and downgrade
  *		queue_lock.c	one node: the state machine from create to delete
  *
- * Each file calls only files above it in this list.  nodes.c and move.c set the state that
+ * Each file calls only files above it in this list.  deletes.c and move.c set the state that
  * follows from an answer; queue_lock.c sends what the state requires.
  *
  *-------------------------------------------------------------------------
@@ -76,6 +77,24 @@ typedef enum ZklHoldWatch
 	HOLD_UNREADABLE				/* the last read failed */
 } ZklHoldWatch;
 
+/*
+ * What has happened to a node and concerns the request or the lock that it belongs to.  A
+ * handler only marks the node.  Before the mutex is released, zkl__node_news() of
+ * src/recipe/lock takes the news of each marked node (engine.c).
+ */
+typedef enum ZklNodeNews
+{
+	NODE_FOUND = 1,				/* UNKNOWN ended: it is known whether the node exists */
+	NODE_PROGRESS = 2,			/* it is first, or waits, or the request is to look at it again */
+	NODE_BLOCKED = 4,			/* node->answer has the data of the node that it waits for */
+	NODE_FAILED = 8,			/* node->failure; LOCK_LOST: an upgrade, and its anchor is gone */
+	NODE_REMOVED = 16,			/* the node, or its queue, does not exist any more */
+	NODE_LOST = 32,				/* ... and it was held */
+	NODE_MOVED = 64,			/* a move was answered; HELD: the node has its new name */
+	NODE_CHANGED = 128,			/* its watch has fired: it has been changed or deleted */
+	NODE_READ = 256				/* HELD: node->answer is what the node was read for */
+} ZklNodeNews;
+
 /* The part of a node that is private to this folder (internal.h). */
 typedef struct ZklNodePrivate ZklNodePrivate;
 
@@ -102,6 +121,11 @@ struct ZklNode
 	bool		created_parent; /* this session created the lock's znode, and deletes it later */
 	bool		in_semaphore;	/* lock_path is one of the znodes of a semaphore */
 	bool		follows_reader; /* not first: a writer, and readers are before it */
+	unsigned	news;			/* of ZklNodeNews; marked if not 0 */
+	ZklStatus	failure;		/* NODE_FAILED */
+	int			raw_code;
+	const ZklResult *answer;	/* NODE_BLOCKED, NODE_READ; valid until the news are taken */
+	ZklNode    *const *anchor;	/* an upgrade: the node that the session holds in this queue, or NULL */
 	ZklRequest *request;		/* NULL if held or given up */
 	int			index;			/* in request->nodes */
 	bool		may_be_gone;	/* it must be checked before a grant (lock/request.c) */
@@ -131,9 +155,12 @@ struct ZklQueues
 	size_t		wanted_bytes;
 	uint32_t	guid_counter;
 	ZklNode    *by_path[ZKL_PATH_BUCKETS];	/* hash table by lock_path */
+	ZklNode    *first_marked;	/* nodes with news, oldest first */
+	ZklNode    *last_marked;
 
 	int64_t		asked_ms[ZKL_ASKED_TIMES];	/* by a hash of lock_path: the last request, or 0 */
 
+	/* deletes.c */
 	int			leave_depth;	/* calls of zkl__leave_begin() without zkl__leave_end() */
 	int			n_put_off;
 	ZklNode    *put_off;		/* nodes to be deleted together */
@@ -148,57 +175,30 @@ struct ZklQueues
 	int			n_empty_deletes;	/* in flight */
 };
 
-/*
- * The events of a node, implemented by src/recipe/lock.  Unless a comment says otherwise,
- * node->request is set.
- */
-
-/* UNKNOWN ended: it is known whether the node exists */
-extern void zkl__on_node_found(ZklNode *node);
-
-/* first, or waiting; a permit: the request has to list its parent */
-extern void zkl__on_node_progress(ZklNode *node);
-
-/* "data" is the answer to the read of the predecessor */
-extern void zkl__on_node_blocked(ZklNode *node, const ZklResult *data);
-
-/* the node, or its queue, does not exist any more */
-extern void zkl__on_node_removed(ZklNode *node);
-
-/* LOCK_LOST: an upgrade, whose anchor does not exist any more */
-extern void zkl__on_node_failed(ZklNode *node, ZklStatus status, int raw_code);
-
-/* returns the node that the session holds in this queue already, or NULL */
-extern const ZklNode *zkl__on_anchor_needed(const ZklNode *node);
-
-/* a move was answered; HELD: the node has its new name; node->request may be NULL */
-extern void zkl__on_node_moved(ZklNode *node);
-
-/* the node has been changed or deleted; node->request may be NULL */
-extern void zkl__on_node_changed(ZklNode *node);
-
-/* the node was held and does not exist any more; node->request is NULL */
-extern void zkl__on_node_lost(ZklNode *node);
-
 /* nodes.c */
 extern void zkl__nodes_free(ZklSession *session);
 extern ZklNode *zkl__nodes(const ZklSession *session);
 extern ZklNode *zkl__node_new(ZklSession *session, const char *lock_path, ZklMode mode,
 							  ZklNodeNames node_names, const char *data, int data_len,
 							  bool may_be_kept);
+extern void zkl__node_mark(ZklNode *node, ZklNodeNews news);
+extern void zkl__node_mark_answer(ZklNode *node, ZklNodeNews news, const ZklResult *answer);
+extern void zkl__node_mark_failed(ZklNode *node, ZklStatus failure, int raw_code);
+extern ZklNode *zkl__node_take_marked(ZklSession *session, unsigned *news);
 extern ZklCall *zkl__node_call(ZklNode *node, ZklHandler handler);
 extern ZklOp zkl__op_for_node(ZklOpKind kind, const ZklNode *node);
 extern ZklOp zkl__op_to_create(ZklNode *node);
 extern ZklNode *zkl__nodes_below(const ZklSession *session, const char *path, size_t length);
 extern ZklNode *zkl__next_below(const ZklNode *node);
+extern bool zkl__was_asked(const ZklSession *session, const char *lock_path);
+extern void zkl__note_asked(const ZklNode *node);
+extern void zkl__node_keep_never(ZklNode *node);
+
+/* deletes.c */
 extern void zkl__node_leave(ZklNode *node);
 extern bool zkl__node_is_pending_delete(const ZklNode *node);
 extern void zkl__leave_begin(ZklSession *session);
 extern void zkl__leave_end(ZklSession *session);
-
-extern bool zkl__was_asked(const ZklSession *session, const char *lock_path);
-extern void zkl__note_asked(const ZklNode *node);
-extern void zkl__node_keep_never(ZklNode *node);
 
 /* list_elision.c */
 extern void zkl__elision_note(const ZklNode *node);

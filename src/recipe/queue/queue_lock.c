@@ -8,8 +8,8 @@
  * sequential node below the lock's znode, and the lowest number holds the lock.  Each
  * waiter watches only its predecessor, so a release wakes one waiter.  queue.h
  * describes the states (ZklNodeState).  MOVING_UP and DOWNGRADING are in move.c,
- * LEAVING is in nodes.c.  The request sends the create, because it creates several
- * nodes in one multi, and receives the events zkl__on_node_...() of queue.h.
+ * LEAVING is in deletes.c.  The request sends the create, because it creates several
+ * nodes in one multi, and takes the news of the node (ZklNodeNews).
  *
  * Invariants:
  *
@@ -27,17 +27,17 @@
 
 #include "internal.h"
 
-/* Fails the request; its nodes are deleted. */
+/* Has the request fail; its nodes are deleted. */
 static void
 node_fail(ZklNode *node, ZklStatus status)
 {
-	zkl__on_node_failed(node, status, 0);
+	zkl__node_mark_failed(node, status, 0);
 }
 
 static void
 node_fail_code(ZklNode *node, const ZklResult *result)
 {
-	zkl__on_node_failed(node, zkl__status_of(result->code), result->raw_code);
+	zkl__node_mark_failed(node, zkl__status_of(result->code), result->raw_code);
 }
 
 static bool
@@ -76,7 +76,7 @@ on_own_node_children(ZklCall *call, const ZklResult *result)
 	exists = found && strlen(found) < sizeof(node->name);
 	zkl__node_created(node, exists ? ZKL_RC_OK : ZKL_RC_NO_NODE, found, 0);
 	if (node->request)
-		zkl__on_node_found(node);
+		zkl__node_mark(node, NODE_FOUND);
 }
 
 static void
@@ -95,7 +95,7 @@ send_find_own_node(ZklNode *node)
 static ZklPosition
 position_of(ZklNode *node, const ZklResult *list, const char **other)
 {
-	const ZklNode *anchor = zkl__on_anchor_needed(node);
+	const ZklNode *anchor = node->anchor ? *node->anchor : NULL;
 	const char *mine[3] = {node->name};
 	int			n_mine = 1;
 
@@ -117,7 +117,7 @@ wait_for_predecessor(ZklNode *node, const char *other)
 		return;
 	node->state = NODE_READING;
 	zkl__node_advance(node);
-	zkl__on_node_progress(node);
+	zkl__node_mark(node, NODE_PROGRESS);
 }
 
 /*
@@ -178,7 +178,7 @@ on_other_read(ZklCall *call, const ZklResult *result)
 	}
 	else if (node->state == NODE_LISTING)
 	{
-		zkl__on_node_blocked(node, result);
+		zkl__node_mark_answer(node, NODE_BLOCKED, result);
 		node_fail(node, ZKL_DEADLOCK);
 	}
 	else if (result->code != ZKL_RC_OK)
@@ -188,7 +188,7 @@ on_other_read(ZklCall *call, const ZklResult *result)
 	else
 	{
 		node->state = NODE_WAITING;
-		zkl__on_node_blocked(node, result);
+		zkl__node_mark_answer(node, NODE_BLOCKED, result);
 	}
 }
 
@@ -210,7 +210,7 @@ on_children(ZklCall *call, const ZklResult *result)
 		return;
 	if (result->code == ZKL_RC_NO_NODE)
 	{
-		zkl__on_node_removed(node);
+		zkl__node_mark(node, NODE_REMOVED);
 		return;
 	}
 	if (result->code != ZKL_RC_OK)
@@ -222,7 +222,7 @@ on_children(ZklCall *call, const ZklResult *result)
 	{
 		case ZKL_POSITION_FIRST:
 			node->state = NODE_HELD;
-			zkl__on_node_progress(node);
+			zkl__node_mark(node, NODE_PROGRESS);
 			break;
 		case ZKL_POSITION_WAITS:
 			become_waiter(node, other, result);
@@ -231,7 +231,7 @@ on_children(ZklCall *call, const ZklResult *result)
 			move_up(node, other);
 			break;
 		case ZKL_POSITION_GONE:
-			zkl__on_node_removed(node);
+			zkl__node_mark(node, NODE_REMOVED);
 			break;
 		case ZKL_POSITION_DEADLOCK:
 			/* An attempt that does not wait takes part in no deadlock. */
@@ -293,9 +293,9 @@ on_moved(ZklCall *call, const ZklResult *result)
 	zkl__node_moved(node, result);
 	if (!node->priv->wanted)
 		zkl__node_leave(node);
-	else if (node->state == NODE_LISTING)
+	else if (node->state == NODE_LISTING && node->failure == ZKL_OK)
 		zkl__node_advance(node);
-	zkl__on_node_moved(node);
+	zkl__node_mark(node, NODE_MOVED);
 }
 
 
@@ -396,9 +396,7 @@ zkl__node_advance(ZklNode *node)
 			send_find_own_node(node);
 			break;
 		case NODE_LISTING:
-			if (node->is_permit)
-				zkl__on_node_progress(node);
-			else
+			if (!node->is_permit)	/* its request counts */
 				send_get_children(node);
 			break;
 		case NODE_MOVING_UP:
@@ -449,7 +447,7 @@ zkl__nodes_watched(ZklSession *session, const char *path)
 	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
 		 node; node = zkl__next_below(node))
 		if (strcmp(node->name, child + 1) == 0)
-			zkl__on_node_changed(node);
+			zkl__node_mark(node, NODE_CHANGED);
 		else if (zkl__node_has_predecessor(node) && strcmp(node->priv->watched, child + 1) == 0)
 		{
 			zkl__lease_prepare(session);

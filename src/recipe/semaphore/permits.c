@@ -17,13 +17,6 @@
  * Starting a request
  */
 
-void
-zkl__on_permit_free(ZklPermit *permit)
-{
-	free(permit->owners);
-	free(permit);
-}
-
 /* Returns a new permit with its paths, or NULL if out of memory. */
 static ZklPermit *
 permit_new(const ZklSession *session, const char *name, int capacity)
@@ -35,6 +28,7 @@ permit_new(const ZklSession *session, const char *name, int capacity)
 	if (permit == NULL)
 		return NULL;
 	permit->capacity = capacity;
+	snprintf(permit->capacity_text, sizeof(permit->capacity_text), "%d", capacity);
 	permit->semaphore_path = (char *) (permit + 1);
 	permit->queue_path = permit->semaphore_path + size;
 	permit->permits_path = permit->queue_path + size;
@@ -64,98 +58,43 @@ start_permit(ZklRequest *request)
 	else if (!zkl__request_add_node(request, 0, request->permit->queue_path, ZKL_MODE_EXCLUSIVE, NULL))
 		zkl__request_fail(request, ZKL_NO_MEMORY, -1, 0);
 	else
-		zkl__request_advance(request);
+		zkl__request_mark(request);
 }
 
 
-/*
- * Called by the request
- */
-
-/*
- * Creates the semaphore with its capacity as data: the first request specifies it.  The
- * session that creates it deletes it later, with the znodes below it.
- */
-void
-zkl__on_permit_parents(ZklRequest *request)
+ZklRequest *
+zkl__permit_request(ZklSession *session, const char *name, int capacity, bool non_blocking,
+					const char *data, int data_len)
 {
-	const ZklPermit *permit = request->permit;
-	ZklCreateKind kind = ZKL_CREATE_CONTAINER;
-	char		capacity[16];
+	ZklPermit  *permit = permit_new(session, name, capacity);
+	ZklRequest *request = NULL;
 
-	snprintf(capacity, sizeof(capacity), "%d", permit->capacity);
-	zkl__request_send_parent(request, request->nodes[0], permit->semaphore_path, capacity, kind);
-	zkl__request_send_parent(request, NULL, request->nodes[0]->lock_path, "", kind);
-	if (zkl__request_is_queued(request))
-		zkl__request_send_parent(request, NULL, permit->permits_path, "", kind);
+	if (permit)
+		request = zkl__request_new(session, permit, 1, non_blocking, data, data_len);
+	if (request == NULL)
+	{
+		free(permit);
+		return NULL;
+	}
+	request->node_names = ZKL_NODE_NAMES_CURATOR_MUTEX;
+	request->top_path = zkl__config(session)->semaphores_path;
+	request->parents[0] = (ZklParent) {permit->semaphore_path, permit->capacity_text};
+	request->parents[1] = (ZklParent) {permit->queue_path, ""};
+	request->parents[ZKL_PERMIT_NODE_PARENT] = (ZklParent) {permit->permits_path, ""};
+	request->n_parents = 3;
+	start_permit(request);
+	return request;
 }
 
+/* Adds what only requests for permits have. */
 void
-zkl__on_permit_info(const ZklRequest *request, ZklRequestInfo *info)
+zkl__permit_info(const ZklRequest *request, ZklRequestInfo *info)
 {
 	const ZklPermit *permit = request->permit;
 
 	info->is_permit = true;
 	info->capacity = permit->other_capacity;
-	info->blocked = permit->seen == SEEN_FULL;
-	if (permit->permit_node)
-		info->progress += permit->permit_node->uses.progress;
-	info->n_excess = permit->n_excess;
-	info->n_others = permit->n_owners;
-	info->others = permit->owners;
-}
-
-/* Gives up the permit node before the mutex, so the next holder does not count it. */
-void
-zkl__on_permit_failed(ZklRequest *request)
-{
-	ZklPermit  *permit = request->permit;
-
-	if (permit->permit_node)
-		zkl__node_leave(permit->permit_node);
-	permit->permit_node = NULL;
-}
-
-/* Resets the permit; outstanding answers are ignored. */
-void
-zkl__on_permit_restart(ZklRequest *request)
-{
-	ZklPermit  *permit = request->permit;
-
-	zkl__on_permit_failed(request);
-	permit->has_mutex = false;
-	permit->seen = SEEN_NOTHING;
-	permit->has_capacity = false;
-	permit->capacity_call = NULL;
-	permit->count_call = NULL;
-	permit->holder_call = NULL;
-}
-
-/*
- * Public functions
- */
-
-ZklRequest *
-zkl_permit_request(ZklSession *session, const char *name, int capacity,
-				   bool non_blocking, const char *data, int data_len)
-{
-	ZklPermit  *permit = permit_new(session, name, capacity);
-	ZklRequest *request = NULL;
-
-	if (permit == NULL)
-		return NULL;
-	zkl__session_lock(session);
-	request = zkl__request_new(session, permit, 1, non_blocking, data, data_len);
-	if (request)
-	{
-		request->node_names = ZKL_NODE_NAMES_CURATOR_MUTEX;
-		request->top_path = zkl__config(session)->semaphores_path;
-		start_permit(request);
-	}
-	zkl__session_unlock(session);
-	if (request == NULL)
-		zkl__on_permit_free(permit);
-	return request;
+	info->blocked = info->blocked || permit->seen == SEEN_FULL;
 }
 
 
@@ -180,6 +119,6 @@ zkl__permits_watched(ZklSession *session, const char *path)
 		{
 			zkl__lease_prepare(session);
 			request->permit->seen = SEEN_NOTHING;
-			zkl__on_permit_advance(request);
+			zkl__request_mark(request);
 		}
 }

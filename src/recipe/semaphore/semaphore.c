@@ -38,9 +38,9 @@ mutex_node(const ZklRequest *request)
 }
 
 static bool
-permit_exists(const ZklPermit *permit)
+permit_exists(const ZklRequest *request)
 {
-	return permit->permit_node && permit->permit_node->state == NODE_LISTING;
+	return request->permit_node && request->permit_node->state == NODE_LISTING;
 }
 
 
@@ -57,19 +57,18 @@ on_capacity_set(ZklCall *call, const ZklResult *result)
 	if (!zkl__request_answered(request, &request->permit->capacity_call, call, result))
 		return;
 	request->permit->has_capacity = result->code != ZKL_RC_BAD_VERSION;
-	zkl__request_advance(request);
+	zkl__request_mark(request);
 }
 
 static void
 set_capacity(ZklRequest *request, int32_t version)
 {
 	ZklPermit  *permit = request->permit;
-	char		capacity[16];
 	ZklOp		op = {
 		.kind = ZKL_OP_SET,
 		.path = permit->semaphore_path,
-		.data = capacity,
-		.data_len = snprintf(capacity, sizeof(capacity), "%d", permit->capacity),
+		.data = permit->capacity_text,
+		.data_len = (int) strlen(permit->capacity_text),
 		.version = version
 	};
 
@@ -85,7 +84,7 @@ compare_capacity(ZklRequest *request, const ZklResult *data)
 	(void) zkl_parse_capacity(data->data, data->data_len, &permit->other_capacity);
 	permit->has_capacity = permit->other_capacity == permit->capacity;
 	if (permit->has_capacity)
-		zkl__request_advance(request);
+		zkl__request_mark(request);
 	else
 		zkl__request_fail(request, ZKL_OTHER_CAPACITY, 0, 0);
 }
@@ -125,6 +124,7 @@ read_capacity(ZklRequest *request)
  */
 
 static void send_count(ZklRequest *request);
+static void advance_permit(ZklRequest *request);
 
 /*
  * Grants the request and releases the mutex.  In the request, the permit node
@@ -141,8 +141,8 @@ grant(ZklRequest *request)
 			send_count(request);	/* behind the proof: only a new count can be relied on then */
 		return;
 	}
-	request->nodes[0] = request->permit->permit_node;
-	request->permit->permit_node = NULL;
+	request->nodes[0] = request->permit_node;
+	request->permit_node = NULL;
 	request->nodes[0]->state = NODE_HELD;
 	request->nodes[0]->created_parent = mutex->created_parent;
 	mutex->created_parent = false;
@@ -169,7 +169,7 @@ read_holder(ZklRequest *request, const ZklResult *result)
 
 	if (permit->holder_call)
 		return;
-	if (permit->permit_node && strcmp(child, permit->permit_node->name) == 0 &&
+	if (request->permit_node && strcmp(child, request->permit_node->name) == 0 &&
 		result->n_children > 1)
 		child = result->children[1];
 	permit->holder_call = zkl__read_child(zkl__request_call(request, on_holder_read),
@@ -197,29 +197,29 @@ refuse_attempt(ZklRequest *request, const ZklResult *result, int n_excess)
 
 	if (permit->counts_synced)
 	{
-		permit->n_excess = n_excess;
-		permit->owners = malloc((size_t) result->n_children * sizeof(uint64_t));
-		if (permit->owners)
-			permit->n_owners = zkl_permit_owners(result->children, result->n_children,
-												 (uint64_t) zkl__session_id(request->session),
-												 permit->owners);
+		request->n_excess = n_excess;
+		request->others = malloc((size_t) result->n_children * sizeof(uint64_t));
+		if (request->others)
+			request->n_others = zkl_permit_owners(result->children, result->n_children,
+												  (uint64_t) zkl__session_id(request->session),
+												  request->others);
 		zkl__request_fail(request, ZKL_BUSY, 0, 0);
 		return;
 	}
 	permit->counts_synced = true;
 	permit->seen = SEEN_NOTHING;
-	zkl__on_permit_advance(request);
+	advance_permit(request);
 }
 
 static void
 check_count(ZklRequest *request, const ZklResult *result)
 {
 	ZklPermit  *permit = request->permit;
-	bool		exists = permit_exists(permit);
+	bool		exists = permit_exists(request);
 	int			room = permit->capacity - !exists;	/* nodes that may exist */
 
 	if (exists && !zkl_find_child(result->children, result->n_children,
-								  permit->permit_node->name))
+								  request->permit_node->name))
 		zkl__request_restart(request);
 	else if (result->n_children <= room)
 	{
@@ -227,7 +227,7 @@ check_count(ZklRequest *request, const ZklResult *result)
 		if (exists)
 			grant(request);
 		else
-			zkl__on_permit_advance(request);
+			advance_permit(request);
 	}
 	else if (request->non_blocking)
 		refuse_attempt(request, result, result->n_children - room);
@@ -245,13 +245,13 @@ on_counted(ZklCall *call, const ZklResult *result)
 		return;
 
 	/* A count that was answered before the create does not include the permit node. */
-	if (permit->permit_node && !permit_exists(permit))
+	if (request->permit_node && !permit_exists(request))
 		return;
 	if (result->code == ZKL_RC_OK)
 		check_count(request, result);
 	else if (result->code != ZKL_RC_NO_NODE)
 		zkl__request_fail_code(request, 0, result);
-	else if (permit->permit_node)
+	else if (request->permit_node)
 		zkl__request_restart(request);
 	else
 		zkl__request_no_parent(request);
@@ -261,7 +261,7 @@ static void
 send_count(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
-	ZklListAge	age = permit->permit_node && permit->permit_node->may_be_gone ? ZKL_LIST_PROVEN
+	ZklListAge	age = request->permit_node && request->permit_node->may_be_gone ? ZKL_LIST_PROVEN
 		: permit->counts_synced ? ZKL_LIST_SYNCED : ZKL_LIST_ANY;
 
 	if (permit->count_call == NULL)
@@ -290,7 +290,7 @@ static void
 create_permit(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
-	ZklNode    *node = permit->permit_node;
+	ZklNode    *node = request->permit_node;
 	ZklOp		op;
 
 	if (node == NULL)
@@ -300,7 +300,7 @@ create_permit(ZklRequest *request)
 		zkl__request_fail(request, ZKL_NO_MEMORY, 0, 0);
 		return;
 	}
-	permit->permit_node = node;
+	request->permit_node = node;
 	node->is_permit = true;
 	zkl__request_send_parents(request);
 	op = zkl__op_to_create(node);
@@ -314,7 +314,7 @@ create_permit(ZklRequest *request)
 
 
 /*
- * Called by the request
+ * Advancing
  */
 
 /* Counts, and creates the permits parent before, if the last count has not found it. */
@@ -343,17 +343,29 @@ advance_with_mutex(ZklRequest *request)
 	permit->has_mutex = true;
 	if (permit->seen == SEEN_FULL)
 		return;
-	if (permit_exists(permit) && permit->permit_node->czxid == 0)
-		zkl__request_read_czxid(request, permit->permit_node);
-	else if (permit_exists(permit))
+	if (permit_exists(request) && request->permit_node->czxid == 0)
+		zkl__request_read_czxid(request, request->permit_node);
+	else if (permit_exists(request))
 		count_again(request);
-	else if (permit->permit_node == NULL || permit->permit_node->state == NODE_NEW)
+	else if (request->permit_node == NULL || request->permit_node->state == NODE_NEW)
 		create_permit(request);
 }
 
-/* Sends the next operation of the permit, besides those of the mutex node. */
-void
-zkl__on_permit_advance(ZklRequest *request)
+/* The request begins again: outstanding answers are ignored. */
+static void
+reset(ZklPermit *permit)
+{
+	permit->has_mutex = false;
+	permit->seen = SEEN_NOTHING;
+	permit->has_capacity = false;
+	permit->capacity_call = NULL;
+	permit->count_call = NULL;
+	permit->holder_call = NULL;
+}
+
+/* Sends the next operation of the permit, besides those of the mutex node, or grants it. */
+static void
+advance_permit(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
 	ZklNode    *mutex = mutex_node(request);
@@ -368,4 +380,16 @@ zkl__on_permit_advance(ZklRequest *request)
 	if (request->non_blocking && permit->seen == SEEN_NOTHING &&
 		(mutex->state == NODE_READING || mutex->state == NODE_WAITING))
 		count_again(request);
+}
+
+void
+zkl__permit_advance(ZklRequest *request)
+{
+	if (request->is_restarted)
+		reset(request->permit);
+	request->is_restarted = false;
+	if (request->create_call)
+		return;
+	zkl__request_advance(request);
+	advance_permit(request);
 }

@@ -24,23 +24,21 @@ typedef enum ZklSeen
 } ZklSeen;
 
 /*
- * A requested permit.  The request's only node is the mutex node, in the queue of
- * the semaphore's mutex.  The capacity, once known, cannot change while that node
+ * A requested permit.  The request's nodes[0] is the mutex node, in the queue of
+ * the semaphore's mutex.  The permit node is its permit_node, until it replaces the other at the
+ * grant.  The capacity, once known, cannot change while that node
  * exists.
  */
 struct ZklPermit
 {
 	int			capacity;
+	char		capacity_text[16];	/* the data of the semaphore's znode */
 	char	   *semaphore_path; /* in the same chunk of memory, like the other paths */
 	char	   *queue_path;		/* of the mutex */
 	char	   *permits_path;	/* permits parent */
-	ZklNode    *permit_node;	/* NULL until the mutex is held */
-	bool		has_mutex;		/* at the last zkl__on_permit_advance() */
+	bool		has_mutex;		/* at the last zkl__permit_advance() */
 	ZklSeen		seen;
 	bool		counts_synced;	/* sync before each list: non-blocking and none free, or reread */
-	int			n_excess;		/* non-blocking, failed: so many permit nodes must go */
-	uint64_t   *owners;			/* ... of all permits of others, see zkl_permit_owners() */
-	int			n_owners;
 	bool		has_capacity;	/* the semaphore, the requested one; or its data are no number */
 	int			other_capacity;
 	ZklCall    *capacity_call;	/* calls in flight */
@@ -48,7 +46,13 @@ struct ZklPermit
 	ZklCall    *holder_call;
 };
 
+/* semaphore.c */
+extern void zkl__permit_advance(ZklRequest *request);
+
 /* permits.c */
+extern ZklRequest *zkl__permit_request(ZklSession *session, const char *name, int capacity,
+									   bool non_blocking, const char *data, int data_len);
+extern void zkl__permit_info(const ZklRequest *request, ZklRequestInfo *info);
 extern void zkl__permits_connected(ZklSession *session);
 extern void zkl__permits_watched(ZklSession *session, const char *path);
 

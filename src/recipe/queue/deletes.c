@@ -1,0 +1,216 @@
+/*-------------------------------------------------------------------------
+ *
+ * deletes.c
+ *		Gives nodes up, in any state, and deletes them, alone or together.
+ *
+ * The delete of a node that is given up is retried until the server confirms that the
+ * node is gone, or the session ends.  Between zkl__leave_begin() and zkl__leave_end()
+ * deletes are collected and then sent in one multi.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "internal.h"
+#include "recipe/zookeeper/log.h"
+
+/* Logs once for each node, because the delete is retried. */
+static void
+log_refusal(ZklNode *node)
+{
+	char		line[512];
+
+	if (node->priv->is_undeletable)
+		return;
+	node->priv->is_undeletable = true;
+	snprintf(line, sizeof(line), ":ZOO_WARN@release: an ACL forbids to delete %s/%s",
+			 node->lock_path, node->name);
+	zkl_log_keep_io(line);
+}
+
+/* The znode does not exist, or no longer exists. */
+static void
+gone(ZklNode *node)
+{
+	node->state = NODE_GONE;
+	node->priv->state_call = NULL;
+	zkl__uses_end(node->session, &node->uses);
+	if (node->created_parent)
+		zkl__empty_parents_add(node);
+}
+
+static void
+on_deleted(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *node = call->subject;
+
+	if (!zkl__node_answered(node, call, result))
+		return;
+	if (result->code == ZKL_RC_NO_AUTH)
+		log_refusal(node);
+	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
+		zkl__retry_later(node->session);
+	else if (node->priv->new_name[0] != '\0')
+	{
+		zkl__node_set_name(node, node->priv->new_name);
+		node->priv->new_name[0] = '\0';
+		zkl__node_send_delete(node);
+	}
+	else
+		gone(node);
+}
+
+static void
+put_off(ZklNode *node)
+{
+	ZklQueues  *queues = zkl__queues(node->session);
+
+	if (node->priv->is_put_off)
+		return;
+	node->priv->is_put_off = true;
+	node->priv->next_put_off = queues->put_off;
+	queues->put_off = node;
+	queues->n_put_off++;
+}
+
+/* Deletes a node that is LEAVING, alone, or with others in zkl__leave_end(). */
+void
+zkl__node_send_delete(ZklNode *node)
+{
+	ZklOp		op = zkl__op_for_node(ZKL_OP_DELETE, node);
+
+	if (!zkl__node_can_send(node))
+		return;
+	if (zkl__queues(node->session)->leave_depth > 0 && node->priv->new_name[0] == '\0')
+		put_off(node);
+	else
+		node->priv->state_call = zkl__send(zkl__node_call(node, on_deleted), &op);
+}
+
+/*
+ * Gives the node up, in any state.  The delete is sent at once, or after the answer
+ * to a create or a move, or after reconnecting.
+ */
+void
+zkl__node_leave(ZklNode *node)
+{
+	zkl__node_unwant(node);
+	node->request = NULL;
+	node->anchor = NULL;
+	node->lock = NULL;
+	node->is_kept = false;
+	switch (node->state)
+	{
+		case NODE_NEW:
+			gone(node);
+			break;
+		case NODE_MOVING_UP:
+		case NODE_DOWNGRADING:
+			if (node->priv->state_call == NULL)
+				node->state = NODE_LEAVING;
+			break;
+		case NODE_LISTING:
+		case NODE_READING:
+		case NODE_WAITING:
+		case NODE_HELD:
+			node->priv->state_call = NULL;
+			node->state = NODE_LEAVING;
+			break;
+		case NODE_CREATING:
+		case NODE_UNKNOWN:
+		case NODE_LEAVING:
+		case NODE_GONE:
+			break;
+	}
+	if (node->state == NODE_LEAVING)
+		zkl__node_send_delete(node);
+}
+
+/* Returns whether the node was given up and still exists, unless an ACL keeps it. */
+bool
+zkl__node_is_pending_delete(const ZklNode *node)
+{
+	return !node->priv->wanted && node->state != NODE_GONE && !node->priv->is_undeletable;
+}
+
+/* If the multi fails, each node is deleted alone: another client may have deleted one. */
+static void
+on_all_deleted(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *next;
+
+	for (ZklNode *node = call->detail; node; node = next)
+	{
+		next = node->priv->next_put_off;
+		node->priv->state_call = NULL;
+		if (result->code == ZKL_RC_OK)
+			gone(node);
+		else if (result->code != ZKL_RC_CONNECTION_LOSS)
+			zkl__node_send_delete(node);
+	}
+}
+
+/* The multi fits into one packet, because zkl__session_has_room() bounds the paths. */
+static ZklCall *
+delete_together(ZklSession *session, ZklNode *nodes, int n)
+{
+	ZklOp	   *ops = calloc((size_t) n, sizeof(ZklOp));
+	ZklCall    *call = zkl__call_new(session, on_all_deleted, NULL, NULL);
+	int			i = 0;
+
+	for (const ZklNode *node = nodes; ops && node; node = node->priv->next_put_off)
+		ops[i++] = zkl__op_for_node(ZKL_OP_DELETE, node);
+	if (call)
+		call->detail = nodes;
+	call = zkl__send_all(call, ZKL_MULTI, ops, n);
+	free(ops);
+	return call;
+}
+
+void
+zkl__leave_begin(ZklSession *session)
+{
+	zkl__queues(session)->leave_depth++;
+}
+
+void
+zkl__leave_end(ZklSession *session)
+{
+	ZklQueues  *queues = zkl__queues(session);
+	ZklCall    *call = NULL;
+	ZklNode    *nodes = queues->put_off;
+	ZklNode    *next;
+	int			n = queues->n_put_off;
+
+	if (--queues->leave_depth > 0)
+		return;
+	queues->put_off = NULL;
+	queues->n_put_off = 0;
+	if (n > 1 && zkl__is_connected(session))
+		call = delete_together(session, nodes, n);
+	for (ZklNode *node = nodes; node; node = next)
+	{
+		next = node->priv->next_put_off;
+		node->priv->is_put_off = false;
+		node->priv->state_call = call;
+		if (n == 1)
+			zkl__node_send_delete(node);
+	}
+}
+
+void
+zkl_releases_begin(ZklSession *session)
+{
+	zkl__session_lock(session);
+	zkl__leave_begin(session);
+	zkl__session_unlock(session);
+}
+
+void
+zkl_releases_end(ZklSession *session)
+{
+	zkl__session_lock(session);
+	zkl__leave_end(session);
+	zkl__session_unlock(session);
+}
