@@ -9,7 +9,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "recipe/semaphore/semaphore.h"
+#include "engine.h"
 
 
 /*
@@ -42,6 +42,19 @@ run(ZklSession *session)
 		else
 			break;
 	}
+}
+
+void
+zkl__enter(ZklSession *session)
+{
+	zkl__session_lock(session);
+}
+
+void
+zkl__leave(ZklSession *session)
+{
+	run(session);
+	zkl__session_unlock(session);
 }
 
 /* Sends what must be sent and was not sent, or not answered. */
@@ -86,9 +99,10 @@ session_free(ZklSession *session)
 static void
 handle_event_io(ZklSession *session, ZklConnectionEvent event, const ZklConnectionInfo *info)
 {
-	zkl__session_lock(session);
+	zkl__enter(session);
 	if (zkl__session_event(session, event, info))
 		begin_connection(session);
+	run(session);
 	zkl__session_unlock_and_end(session);
 }
 
@@ -98,26 +112,25 @@ handle_answer_io(ZklCall *call, const ZklResult *result)
 	ZklSession *session = call->session;
 	bool		goes_on;
 
-	zkl__session_lock(session);
+	zkl__enter(session);
 	goes_on = zkl__call_answered(call, result);
 	run(session);
 	if (goes_on)
 		advance(session);
-	zkl__session_unlock(session);
+	zkl__leave(session);
 }
 
 static void
 handle_watch_io(ZklSession *session, const char *path)
 {
-	zkl__session_lock(session);
+	zkl__enter(session);
 	if (!zkl__is_final(session))
 	{
 		zkl__nodes_watched(session, path);
 		zkl__permits_watched(session, path);
 		zkl__batches_watched(session, path);
 	}
-	run(session);
-	zkl__session_unlock(session);
+	zkl__leave(session);
 }
 
 /*
@@ -130,7 +143,7 @@ handle_timer_io(ZklSession *session)
 {
 	int64_t		now;
 
-	zkl__session_lock(session);
+	zkl__enter(session);
 	now = zkl_now_ms();
 	if (zkl__session_rings(session, now))
 	{
@@ -146,30 +159,8 @@ handle_timer_io(ZklSession *session)
 		zkl__keepalive(session, now);
 		zkl__session_arm(session);
 	}
-	zkl__session_unlock_and_end(session);
-}
-
-ZklRequest *
-zkl_permit_request(ZklSession *session, const char *name, int capacity, bool non_blocking,
-				   const char *data, int data_len)
-{
-	ZklRequest *request;
-
-	zkl__session_lock(session);
-	request = zkl__permit_request(session, name, capacity, non_blocking, data, data_len);
 	run(session);
-	zkl__session_unlock(session);
-	return request;
-}
-
-void
-zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
-{
-	zkl__session_lock(request->session);
-	zkl__request_info(request, info);
-	if (request->permit)
-		zkl__permit_info(request, info);
-	zkl__session_unlock(request->session);
+	zkl__session_unlock_and_end(session);
 }
 
 static const ZklClientEvents events = {
@@ -203,10 +194,10 @@ zkl_session_close(ZklSession *session, int timeout_ms)
 {
 	bool		goes_on;
 
-	zkl__session_lock(session);
+	zkl__enter(session);
 	zkl__empty_parents_close(session);
 	goes_on = zkl__session_leave(session);
-	zkl__session_unlock(session);
+	zkl__leave(session);
 	if (!goes_on && zkl__session_close(session, timeout_ms))
 		session_free(session);
 }

@@ -42,9 +42,9 @@ zkl_detector_begin(ZklRequest *request, const ZklDetectorConfig *config,
 	d->config = *config;
 	d->callbacks = callbacks;
 	d->arg = arg;
-	zkl__session_lock(d->session);
+	zkl__enter(d->session);
 	d->me = (uint64_t) zkl__session_id(d->session);
-	zkl__session_unlock(d->session);
+	zkl__leave(d->session);
 	d->random = (unsigned) (d->me ^ d->me >> 32) * 2654435761u + (unsigned) zkl_now_ms();
 	return d;
 }
@@ -167,7 +167,7 @@ try_step(ZklDetector *d)
 		plan_long_pause(d);
 	}
 	if (d->has_mutex)
-		zkl__session_unlock(d->session);
+		zkl__leave(d->session);
 	d->has_mutex = false;
 }
 

@@ -29,7 +29,7 @@
 
 #include "find_deadlock.h"
 #include "recipe/batch.h"
-#include "recipe/semaphore/semaphore.h"
+#include "recipe/engine.h"
 
 /* What is known of the own report in the ensemble. */
 typedef enum ZklPublished

@@ -120,11 +120,11 @@ zkl__report_compose(ZklDetector *d, ZklReport *report, bool *is_needed)
 	{
 		.pid = d->config.pid, .server = d->config.server
 	};
-	zkl__session_lock(d->session);
+	zkl__enter(d->session);
 	d->has_mutex = true;
 	*is_needed = copy_nodes(&d->scratch, d->request, report);
 	d->has_mutex = false;
-	zkl__session_unlock(d->session);
+	zkl__leave(d->session);
 	if (report->n_nodes == 0)
 		return false;
 
@@ -166,10 +166,10 @@ is_withdrawing(ZklSession *session)
 	const ZklConfig *config = zkl__config(session);
 	bool		any;
 
-	zkl__session_lock(session);
+	zkl__enter(session);
 	any = zkl__nodes_below(session, config->waiting_path, strlen(config->waiting_path)) ||
 		zkl__nodes_below(session, config->bells_path, strlen(config->bells_path));
-	zkl__session_unlock(session);
+	zkl__leave(session);
 	return any;
 }
 
@@ -181,12 +181,12 @@ zkl__report_withdraw(ZklDetector *d)
 
 	if (d->published == ZKL_PUBLISHED || d->published == ZKL_UNCERTAIN)
 	{
-		zkl__session_lock(d->session);
+		zkl__enter(d->session);
 		delete_znode(d, config->waiting_path, 0);
 		delete_znode(d, config->bells_path, 0);
 		for (int i = 0; i < d->n_locals; i++)
 			delete_znode(d, config->waiting_path, d->locals[i]);
-		zkl__session_unlock(d->session);
+		zkl__leave(d->session);
 		d->published = ZKL_UNPUBLISHED;
 	}
 	if (d->bell)

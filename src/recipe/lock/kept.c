@@ -52,26 +52,23 @@ can_be_kept(const ZklLock *lock)
 		node->hold_watch != HOLD_UNREADABLE && zkl__is_connected(lock->session);
 }
 
+/* Releases the lock, and keeps its node if that is possible. */
 void
-zkl_lock_keep(ZklLock *lock, int keep_ms)
+zkl__lock_keep(ZklLock *lock, int keep_ms)
 {
-	ZklSession *session = lock->session;
+	ZklNode    *node = lock->anchor;
 
-	zkl__session_lock(session);
-	if (can_be_kept(lock))
+	if (!can_be_kept(lock))
 	{
-		ZklNode    *node = lock->anchor;
-
-		node->lock = NULL;
-		node->is_kept = true;
-		node->was_kept = true;
-		node->kept_until_ms = zkl_now_ms() + keep_ms;
-		set_due(node);
-		zkl__lock_free(lock);
-	}
-	else
 		zkl__lock_reduce(lock, ZKL_MODE_NONE);
-	zkl__session_unlock(session);
+		return;
+	}
+	node->lock = NULL;
+	node->is_kept = true;
+	node->was_kept = true;
+	node->kept_until_ms = zkl_now_ms() + keep_ms;
+	set_due(node);
+	zkl__lock_free(lock);
 }
 
 /* Returns what is kept of a lock, or NULL. */
@@ -95,18 +92,6 @@ zkl__kept_leave(ZklSession *session, const char *lock_path)
 		zkl__node_leave(node);
 }
 
-void
-zkl_session_leave_kept_of(ZklSession *session, const char *name)
-{
-	char	   *path = zkl__path(zkl__config(session)->locks_path, name);
-
-	zkl__session_lock(session);
-	if (path)
-		zkl__kept_leave(session, path);
-	zkl__session_unlock(session);
-	free(path);
-}
-
 /* Gives up the node that will be kept for the shortest time; returns false if there is none. */
 bool
 zkl__kept_leave_oldest(ZklSession *session)
@@ -122,15 +107,13 @@ zkl__kept_leave_oldest(ZklSession *session)
 }
 
 void
-zkl_session_leave_kept(ZklSession *session)
+zkl__kept_leave_all(ZklSession *session)
 {
-	zkl__session_lock(session);
 	zkl__leave_begin(session);
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 		if (node->is_kept)
 			zkl__node_leave(node);
 	zkl__leave_end(session);
-	zkl__session_unlock(session);
 }
 
 

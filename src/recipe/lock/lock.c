@@ -10,25 +10,6 @@
 
 #include "internal.h"
 
-int64_t
-zkl_lock_token(const ZklLock *lock)
-{
-	return lock->token;
-}
-
-bool
-zkl_lock_is_lost(ZklLock *lock)
-{
-	ZklSession *session = lock->session;
-	bool		lost;
-
-	zkl__session_lock(session);
-	zkl__lease_check(session);
-	lost = lock->lost || zkl__is_final(session);
-	zkl__session_unlock(session);
-	return lost;
-}
-
 /* Marks the lock as lost, without informing its owner. */
 void
 zkl__lock_lose(ZklLock *lock)
@@ -37,18 +18,6 @@ zkl__lock_lose(ZklLock *lock)
 	zkl__locks(lock->session)->n_lost += !lock->lost;
 	lock->lost = true;
 	lock->base = NULL;
-}
-
-int
-zkl_lock_revocations(ZklLock *lock)
-{
-	ZklSession *session = lock->session;
-	int			n;
-
-	zkl__session_lock(session);
-	n = lock->revocations;
-	zkl__session_unlock(session);
-	return n;
 }
 
 /* Handles the loss of a held node: another client deleted it. */
@@ -147,16 +116,6 @@ zkl__lock_reduce(ZklLock *lock, ZklMode mode)
 		zkl__node_downgrade(lock->anchor);
 }
 
-void
-zkl_lock_reduce(ZklLock *lock, ZklMode mode)
-{
-	ZklSession *session = lock->session;
-
-	zkl__session_lock(session);
-	zkl__lock_reduce(lock, mode);
-	zkl__session_unlock(session);
-}
-
 
 /*
  * Confirmation: a proof that the leader has not expired the session (lease.c), behind
@@ -224,52 +183,29 @@ zkl__confirm_advance(ZklSession *session)
 	locks->confirm_call = zkl__lease_prove(session, on_confirmed);
 }
 
-static void
-start_confirm(ZklSession *session)
+/* Asks anew; "fresh": a request that is in flight does not count. */
+void
+zkl__confirm_start(ZklSession *session, bool fresh)
 {
+	if (fresh)
+		zkl__locks(session)->confirm_call = NULL;
 	zkl__locks(session)->confirm_status = ZKL_PENDING;
 	zkl__confirm_advance(session);
 }
 
-void
-zkl_session_confirm(ZklSession *session, bool fresh)
-{
-	zkl__session_lock(session);
-	if (fresh)
-		zkl__locks(session)->confirm_call = NULL;
-	start_confirm(session);
-	zkl__session_unlock(session);
-}
-
+/* Returns the answer, or PENDING; an answer that came too late is asked for again. */
 ZklStatus
-zkl_session_confirmed(ZklSession *session)
+zkl__confirm_status(ZklSession *session)
 {
 	const ZklLocks *locks = zkl__locks(session);
-	ZklStatus	status;
 
-	zkl__session_lock(session);
-	zkl__lease_check(session);
 	if (locks->confirm_status == ZKL_OK && !zkl__is_final(session) &&
 		!zkl__lease_suffices(session, locks->confirmed_ms))
-		start_confirm(session);
-	status = zkl__is_final(session) ? zkl__final_status(session) : locks->confirm_status;
-	zkl__session_unlock(session);
-	return status;
+		zkl__confirm_start(session, false);
+	return zkl__is_final(session) ? zkl__final_status(session) : locks->confirm_status;
 }
 
-bool
-zkl_session_is_intact(ZklSession *session)
-{
-	bool		intact;
-
-	zkl__session_lock(session);
-	zkl__lease_check(session);
-	intact = !zkl__is_final(session) && zkl__locks(session)->n_lost == 0;
-	zkl__session_unlock(session);
-	return intact;
-}
-
-
+/* The session ends. */
 void
 zkl__locks_free(ZklSession *session)
 {

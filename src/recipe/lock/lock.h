@@ -47,6 +47,24 @@ struct ZklLocks
 	int64_t		kept_ms;		/* the next thing to do for a kept node; 0: nothing */
 };
 
+/*
+ * A lock that the session holds, or that a pending request will hold.  The anchor is its
+ * first node and exists until the lock is released; the anchor's czxid is the token.
+ */
+struct ZklLock
+{
+	ZklSession *session;
+	ZklLock    *prev;			/* in the list of lock.c, once granted */
+	ZklLock    *next;
+	bool		taken;			/* by the owner, from its request */
+	bool		lost;
+	int			revocations;
+	int64_t		token;
+	ZklNode    *anchor;
+	ZklNode    *base;			/* the anchor, unless the lock is lost: upgrades build on it */
+	ZklNode    *upgrade;		/* the writer node next to a reader anchor, or NULL */
+};
+
 /* A znode above the nodes of a permit, as it is created. */
 typedef struct ZklParent
 {
@@ -106,6 +124,13 @@ struct ZklRequest
 };
 
 /* requests.c */
+extern ZklRequest *zkl__lock_request(ZklSession *session, const ZklLockItem *items,
+									 int n_items, bool non_blocking, const char *data,
+									 int data_len);
+extern ZklRequest *zkl__kept_request(ZklSession *session, const char *path, ZklMode mode,
+									 bool non_blocking);
+extern void zkl__request_end(ZklRequest *request);
+extern ZklLock *zkl__request_take_lock(ZklRequest *request, int i);
 extern void zkl__request_info(const ZklRequest *request, ZklRequestInfo *info);
 extern void zkl__requests_free(ZklSession *session);
 extern bool zkl__session_has_room(const ZklSession *session, int n_nodes,
@@ -148,13 +173,18 @@ extern void zkl__request_no_parent(ZklRequest *request);
 extern void zkl__request_send_parents(ZklRequest *request);
 
 /* lock.c */
+extern void zkl__lock_reduce(ZklLock *lock, ZklMode mode);
 extern void zkl__confirm_advance(ZklSession *session);
+extern void zkl__confirm_start(ZklSession *session, bool fresh);
+extern ZklStatus zkl__confirm_status(ZklSession *session);
 extern void zkl__locks_free(ZklSession *session);
 
 /* kept.c */
 extern ZklNode *zkl__kept_find(const ZklSession *session, const char *lock_path);
 extern void zkl__kept_leave(ZklSession *session, const char *lock_path);
 extern bool zkl__kept_leave_oldest(ZklSession *session);
+extern void zkl__kept_leave_all(ZklSession *session);
+extern void zkl__lock_keep(ZklLock *lock, int keep_ms);
 extern void zkl__kept_granted(ZklNode *node);
 extern void zkl__hold_news(ZklNode *node, unsigned news);
 extern void zkl__kept_due(ZklSession *session);

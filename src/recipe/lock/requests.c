@@ -143,24 +143,20 @@ start_request(ZklRequest *request, const ZklLockItem *items)
 			return;
 		}
 	}
-	zkl__request_advance(request);
+	zkl__request_mark(request);
 }
 
 ZklRequest *
-zkl_lock_request(ZklSession *session, const ZklLockItem *items, int n_items,
-				 bool non_blocking, const char *data, int data_len)
+zkl__lock_request(ZklSession *session, const ZklLockItem *items, int n_items,
+				  bool non_blocking, const char *data, int data_len)
 {
-	ZklRequest *request;
+	ZklRequest *request = zkl__request_new(session, NULL, n_items, non_blocking, data, data_len);
 
-	zkl__session_lock(session);
-	request = zkl__request_new(session, NULL, n_items, non_blocking, data, data_len);
-	if (request)
-	{
-		request->may_be_kept = n_items == 1 && items->may_be_kept;
-		request->top_path = zkl__config(session)->locks_path;
-		start_request(request, items);
-	}
-	zkl__session_unlock(session);
+	if (request == NULL)
+		return NULL;
+	request->may_be_kept = n_items == 1 && items->may_be_kept;
+	request->top_path = zkl__config(session)->locks_path;
+	start_request(request, items);
 	return request;
 }
 
@@ -182,26 +178,19 @@ take_again(ZklNode *node, bool non_blocking)
 	node->request = request;
 	node->index = 0;
 	if (request->locks[0])
-		zkl__request_advance(request);
+		zkl__request_mark(request);
 	else
 		zkl__request_fail(request, ZKL_NO_MEMORY, 0, 0);
 	return request;
 }
 
+/* Returns NULL if the session does not keep this lock in this mode. */
 ZklRequest *
-zkl_kept_request(ZklSession *session, const char *name, ZklMode mode, bool non_blocking)
+zkl__kept_request(ZklSession *session, const char *path, ZklMode mode, bool non_blocking)
 {
-	char	   *path = zkl__path(zkl__config(session)->locks_path, name);
-	ZklRequest *request = NULL;
-	ZklNode    *node;
+	ZklNode    *node = zkl__kept_find(session, path);
 
-	zkl__session_lock(session);
-	node = path ? zkl__kept_find(session, path) : NULL;
-	if (node && node->mode == mode)
-		request = take_again(node, non_blocking);
-	zkl__session_unlock(session);
-	free(path);
-	return request;
+	return node && node->mode == mode ? take_again(node, non_blocking) : NULL;
 }
 
 /*
@@ -224,35 +213,18 @@ release_untaken(ZklRequest *request)
 }
 
 void
-zkl_request_end(ZklRequest *request)
+zkl__request_end(ZklRequest *request)
 {
-	ZklSession *session = request->session;
-
-	zkl__session_lock(session);
 	if (request->status == ZKL_OK)
 		release_untaken(request);
 	zkl__request_fail(request, ZKL_ABANDONED, -1, 0);
-	zkl__uses_end(session, &request->uses);
-	zkl__session_unlock(session);
+	zkl__uses_end(request->session, &request->uses);
 }
 
 
 /*
- * Functions for the owner of a pending request
+ * For the owner of a request
  */
-
-ZklStatus
-zkl_request_status(ZklRequest *request)
-{
-	ZklStatus	status;
-
-	zkl__session_lock(request->session);
-	/* The end of the session also ends a pending request. */
-	status = request->status == ZKL_PENDING ? zkl__final_status(request->session)
-		: request->status;
-	zkl__session_unlock(request->session);
-	return status;
-}
 
 /* Without what only requests for permits have. */
 void
@@ -277,22 +249,22 @@ zkl__request_info(const ZklRequest *request, ZklRequestInfo *info)
 	}
 }
 
+/* The owner takes the lock. */
 ZklLock *
-zkl_request_lock(ZklRequest *request, int i)
+zkl__request_take_lock(ZklRequest *request, int i)
 {
 	ZklSession *session = request->session;
 	ZklLock    *lock = request->locks[i];
 
-	zkl__session_lock(session);
 	request->locks[i] = NULL;
-	if (!lock->taken && (lock->lost || zkl__is_final(session)))
+	if (lock->taken)
+		return lock;
+	if (lock->lost || zkl__is_final(session))
 		zkl__config(session)->on_loss_io();
-	else if (!lock->taken && lock->revocations > 0)
+	else if (lock->revocations > 0)
 		zkl__config(session)->on_revoke_io();
-	if (!lock->taken)
-		zkl__count_relied(session, !lock->lost);
+	zkl__count_relied(session, !lock->lost);
 	lock->taken = true;
-	zkl__session_unlock(session);
 	return lock;
 }
 

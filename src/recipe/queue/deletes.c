@@ -198,19 +198,3 @@ zkl__leave_end(ZklSession *session)
 			zkl__node_send_delete(node);
 	}
 }
-
-void
-zkl_releases_begin(ZklSession *session)
-{
-	zkl__session_lock(session);
-	zkl__leave_begin(session);
-	zkl__session_unlock(session);
-}
-
-void
-zkl_releases_end(ZklSession *session)
-{
-	zkl__session_lock(session);
-	zkl__leave_end(session);
-	zkl__session_unlock(session);
-}
