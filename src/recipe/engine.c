@@ -152,7 +152,7 @@ handle_timer_io(ZklSession *session)
 			advance(session);
 			zkl__batches_retry(session);
 		}
-		zkl__lease_run(session, now);
+		zkl__proofs_run(session, now);
 		zkl__empty_parents_advance(session);
 		zkl__hold_watches_due(session);
 		zkl__kept_due(session);

@@ -221,13 +221,13 @@ grant_locks(ZklRequest *request)
 		request->nodes[i]->may_be_gone |= !zkl__lease_is_fresh(request->session);
 	if (!may_be_gone(request))
 	{
-		if (zkl__lease_allows_grant(request->session))
+		if (zkl__prove_for_grant(request->session))
 			zkl__request_grant(request);
 	}
 	else if (request->verify_call == NULL && zkl__is_connected(request->session))
 	{
 		request->verify_call = send_checks(zkl__request_call(request, on_verified), request);
-		zkl__lease_await(request->verify_call);
+		zkl__prove_by_write(request->verify_call);
 	}
 }
 

@@ -152,7 +152,7 @@ on_confirmed(ZklCall *call, const ZklResult *result)
 	locks->confirm_call = NULL;
 	if (result->code == ZKL_RC_CONNECTION_LOSS)
 		return;
-	if (!zkl__lease_proved(call, result))
+	if (!zkl__proved(call, result))
 		locks->confirm_status = ZKL_SERVER_ERROR;
 	else if (call->is_backed)
 		locks->confirm_status = are_nodes_watched(session);
@@ -180,7 +180,7 @@ zkl__confirm_advance(ZklSession *session)
 		!zkl__is_connected(session))
 		return;
 	zkl__hold_watch_now(session);
-	locks->confirm_call = zkl__lease_prove(session, on_confirmed);
+	locks->confirm_call = zkl__prove(session, on_confirmed);
 }
 
 /* Asks anew; "fresh": a request that is in flight does not count. */

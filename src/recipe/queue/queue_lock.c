@@ -450,7 +450,7 @@ zkl__nodes_watched(ZklSession *session, const char *path)
 			zkl__node_mark(node, NODE_CHANGED);
 		else if (zkl__node_has_predecessor(node) && strcmp(node->priv->watched, child + 1) == 0)
 		{
-			zkl__lease_prepare(session);
+			zkl__prove_if_due(session);
 			relist(node);
 			zkl__node_advance(node);
 		}

@@ -117,7 +117,7 @@ zkl__permits_watched(ZklSession *session, const char *path)
 	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
 		if (request->permit && strcmp(path, request->permit->permits_path) == 0)
 		{
-			zkl__lease_prepare(session);
+			zkl__prove_if_due(session);
 			request->permit->seen = SEEN_NOTHING;
 			zkl__request_mark(request);
 		}

@@ -135,9 +135,9 @@ grant(ZklRequest *request)
 {
 	ZklNode    *mutex = mutex_node(request);
 
-	if (!zkl__lease_allows_grant(request->session))
+	if (!zkl__prove_for_grant(request->session))
 	{
-		if (zkl__lease_is_proving(request->session))
+		if (zkl__is_proving(request->session))
 			send_count(request);	/* behind the proof: only a new count can be relied on then */
 		return;
 	}

@@ -226,54 +226,6 @@ zkl__read_child(ZklCall *call, const char *parent, const char *child, bool watch
 	return zkl__send(call, &op);
 }
 
-/*
- * The list after a sync is trusted only if the sync has succeeded.  Its call was made right
- * before, and of all calls before a sync that has succeeded, only this one can be unanswered.
- */
-static void
-on_synced(ZklCall *call, const ZklResult *result)
-{
-	if (call->prev && result->code == ZKL_RC_OK)
-		call->prev->awaits = ZKL_LIST_ANY;
-}
-
-/* One proof serves all lists behind it.  Lists behind an earlier proof have been answered. */
-static void
-on_proven(ZklCall *call, const ZklResult *result)
-{
-	bool		is_proven = zkl__lease_proved(call, result);
-
-	for (ZklCall *list = call->session->calls; list && is_proven; list = list->next)
-		if (list->awaits == ZKL_LIST_PROVEN)
-			list->awaits = ZKL_LIST_ANY;
-}
-
-/*
- * Lists the children of a znode, with "age" not older than this call.  The session's server may
- * lag behind the leader, so a sync or a proof is sent right before the list.  If that fails, the
- * list proves nothing: the call's handler gets CONNECTION_LOSS, and a retry is scheduled.  Every
- * later read of the session is as new as this list, also on another connection.
- */
-ZklCall *
-zkl__get_children(ZklCall *call, const char *path, ZklListAge age, bool watch)
-{
-	ZklOp		sync = {.kind = ZKL_OP_SYNC, .path = path};
-	ZklOp		op = {.kind = ZKL_OP_LIST, .path = path, .watch = watch};
-	ZklCall    *before = NULL;
-
-	if (call)
-		call->awaits = age;
-	if (call && age == ZKL_LIST_SYNCED)
-		before = zkl__send(zkl__call_new(call->session, on_synced, NULL, NULL), &sync);
-	else if (call && age == ZKL_LIST_PROVEN)
-	{
-		if (call->session->list_proof == NULL)
-			call->session->list_proof = zkl__lease_prove(call->session, on_proven);
-		before = call->session->list_proof;
-	}
-	return zkl__send(call, before || age == ZKL_LIST_ANY ? &op : NULL);
-}
-
 
 /*
  * The meaning of result codes

@@ -88,14 +88,24 @@ struct ZklSession
 
 /* session_state.c */
 extern void zkl__sweep(ZklSession *session);
-extern void zkl__session_end(ZklSession *session, ZklSessionState state);
-extern void zkl__session_give_up(ZklSession *session);
 
 /* lease.c */
+extern int	zkl__proof_interval(const ZklSession *session);
+extern bool zkl__can_send_proof(const ZklSession *session);
+extern bool zkl__needs_proofs(const ZklSession *session);
+extern int64_t zkl__proof_due_ms(const ZklSession *session);
+extern void zkl__lease_confirmed(const ZklCall *call);
+extern int64_t zkl__lease_settled_ms(const ZklSession *session);
+extern bool zkl__lease_is_backed(const ZklSession *session);
+extern void zkl__lease_note_holds(ZklSession *session);
+extern void zkl__session_end(ZklSession *session, ZklSessionState state);
+extern void zkl__session_give_up(ZklSession *session);
 extern bool zkl__lease_answered(ZklSession *session);
-extern void zkl__lease_connected(ZklSession *session);
 extern void zkl__lease_arm(ZklSession *session);
 extern bool zkl__lease_has_expired(const ZklSession *session, int64_t now);
+
+/* proofs.c */
+extern void zkl__proofs_connected(ZklSession *session);
 
 /* calls.c */
 extern void zkl__arm_keepalive(ZklSession *session);

@@ -77,8 +77,8 @@ zkl__lease_suffices(const ZklSession *session, int64_t submitted_ms)
  */
 
 /* A proof is due, or has not been answered in time, when this has passed. */
-static int
-proof_interval(const ZklSession *session)
+int
+zkl__proof_interval(const ZklSession *session)
 {
 	return session->connection.session_timeout_ms / 6;
 }
@@ -171,7 +171,7 @@ zkl__lease_confirmed(const ZklCall *call)
 {
 	ZklSession *session = call->session;
 
-	if (call->is_backed && zkl_now_ms() - call->submitted_ms <= proof_interval(session))
+	if (call->is_backed && zkl_now_ms() - call->submitted_ms <= zkl__proof_interval(session))
 		renew(session, call);
 	if (call->submitted_ms > session->reached_ms)
 		session->reached_ms = call->submitted_ms;
@@ -215,82 +215,19 @@ zkl_session_deadline_io(ZklSession *session)
 
 
 /*
- * Proofs
+ * When the next proof is due
  */
 
-/* A proof was not sent, or failed: the next one needs a pause. */
-static void
-pause_proofs(ZklSession *session)
-{
-	session->no_proof_before_ms = zkl_now_ms() + proof_interval(session) / 8;
-}
-
-/* Sends a proof; returns the call, or NULL if there is no answer. */
-ZklCall *
-zkl__lease_prove(ZklSession *session, ZklHandler handler)
-{
-	ZklOp		check = {.kind = ZKL_OP_CHECK, .path = session->config.root};
-
-	return zkl__send_all(zkl__call_new(session, handler, NULL, NULL), ZKL_MULTI, &check, 1);
-}
-
-/*
- * Handles the answer to a proof; returns whether it is one.  A failed multi is a
- * transaction, too: it proves the same.
- */
 bool
-zkl__lease_proved(const ZklCall *call, const ZklResult *result)
-{
-	if (result->code == ZKL_RC_NO_NODE || result->code == ZKL_RC_NO_AUTH)
-		zkl__lease_confirmed(call);
-	else if (result->code != ZKL_RC_OK) /* this has renewed the lease already */
-		return false;
-	return true;
-}
-
-/* A write, or NULL: its answer is as good as a proof's, and is awaited in the same way. */
-void
-zkl__lease_await(ZklCall *call)
-{
-	if (call == NULL || call->session->proof)
-		return;
-	call->session->proof = call;
-	zkl__lease_arm(call->session);
-}
-
-static bool
-can_send_proof(const ZklSession *session)
+zkl__can_send_proof(const ZklSession *session)
 {
 	return zkl__is_connected(session) && session->proof == NULL && !session->is_dropping;
 }
 
-static bool
-needs_proofs(const ZklSession *session)
+bool
+zkl__needs_proofs(const ZklSession *session)
 {
 	return session->n_holds > 0 || session->grant_waits;
-}
-
-static void on_proof(ZklCall *call, const ZklResult *result);
-
-static void
-send_proof(ZklSession *session)
-{
-	session->proof = zkl__lease_prove(session, on_proof);
-	if (session->proof == NULL)
-		pause_proofs(session);
-	zkl__lease_arm(session);
-}
-
-/* A proof that is not backed backs the next proof. */
-static void
-on_proof(ZklCall *call, const ZklResult *result)
-{
-	ZklSession *session = call->session;
-
-	if (!zkl__lease_proved(call, result))
-		pause_proofs(session);
-	else if (!call->is_backed && needs_proofs(session) && can_send_proof(session))
-		send_proof(session);
 }
 
 /* Returns whether a proof would lengthen the trust by much more than the time since the last. */
@@ -302,10 +239,10 @@ is_trust_short(const ZklSession *session)
 }
 
 /* Returns when the next proof is due. */
-static int64_t
-proof_due_ms(const ZklSession *session)
+int64_t
+zkl__proof_due_ms(const ZklSession *session)
 {
-	int64_t		due_ms = session->lease_from_ms + proof_interval(session);
+	int64_t		due_ms = session->lease_from_ms + zkl__proof_interval(session);
 	int64_t		settles_ms = session->confirmed.answered_ms + report_interval(session);
 
 	if (is_trust_short(session) && settles_ms < due_ms)
@@ -320,78 +257,16 @@ zkl__lease_arm(ZklSession *session)
 	if (session->n_holds > 0)
 		zkl__arm_timer(session, session->trusted_until_ms);
 	if (session->proof && !session->is_dropping && zkl__is_connected(session))
-		zkl__arm_timer(session, session->proof->submitted_ms + proof_interval(session));
-	else if (needs_proofs(session) && can_send_proof(session))
-		zkl__arm_timer(session, proof_due_ms(session));
-}
-
-/* A server that does not answer a proof has no quorum: another one may have. */
-void
-zkl__lease_run(ZklSession *session, int64_t now)
-{
-	if (needs_proofs(session) && can_send_proof(session) && now >= proof_due_ms(session))
-		send_proof(session);
-	if (session->proof == NULL || session->is_dropping || !zkl__is_connected(session) ||
-		now < session->proof->submitted_ms + proof_interval(session))
-		return;
-	session->is_dropping = true;
-	zkl_client_drop(session->client);
-}
-
-/*
- * On a new connection the proof comes first; an earlier one proves nothing any more.  Its
- * server may grant a shorter session timeout, from which trust is then counted.
- */
-void
-zkl__lease_connected(ZklSession *session)
-{
-	int64_t		at_most = session->lease_from_ms + session->connection.session_timeout_ms * 2 / 3;
-
-	if (session->trusted_until_ms > at_most)
-		session->trusted_until_ms = at_most;
-	zkl__lease_note_holds(session);
-	session->is_dropping = false;
-	session->reached_ms = session->connection.asked_ms;
-	session->proof = NULL;
-	if (needs_proofs(session))
-		send_proof(session);
+		zkl__arm_timer(session, session->proof->submitted_ms + zkl__proof_interval(session));
+	else if (zkl__needs_proofs(session) && zkl__can_send_proof(session))
+		zkl__arm_timer(session, zkl__proof_due_ms(session));
 }
 
 bool
 zkl__lease_is_fresh(const ZklSession *session)
 {
 	return session->lease_from_ms != 0 &&
-		zkl_now_ms() - session->lease_from_ms <= proof_interval(session);
-}
-
-/* Sends a proof if a grant will need one: before a list, whose answer follows the proof's. */
-void
-zkl__lease_prepare(ZklSession *session)
-{
-	if (can_send_proof(session) && zkl_now_ms() >= proof_due_ms(session))
-		send_proof(session);
-}
-
-/*
- * Returns whether the session is proven well enough for a grant.  Otherwise sends a proof,
- * after which everything is advanced again.
- */
-bool
-zkl__lease_allows_grant(ZklSession *session)
-{
-	if (zkl__lease_is_fresh(session))
-		return true;
-	session->grant_waits = true;
-	zkl__lease_prepare(session);
-	zkl__lease_arm(session);
-	return false;
-}
-
-/* Returns whether a proof is in flight that will be answered before what is sent now. */
-bool
-zkl__lease_is_proving(const ZklSession *session)
-{
-	return session->proof != NULL && !session->is_dropping;
+		zkl_now_ms() - session->lease_from_ms <= zkl__proof_interval(session);
 }
 
 /* An answer has come; returns whether grants that waited for a proof go on. */
@@ -402,6 +277,38 @@ zkl__lease_answered(ZklSession *session)
 		return false;
 	session->grant_waits = false;
 	return true;
+}
+
+
+/*
+ * The end of the session, which ends the trust
+ */
+
+/* Ends the session in a final state, and informs the owner. */
+void
+zkl__session_end(ZklSession *session, ZklSessionState state)
+{
+	session->state = state;
+	zkl__lease_note_holds(session);
+	if (session->n_relied > 0)
+		session->config.on_loss_io();
+	zkl__wake(session);
+}
+
+/* Declares the session lost, although the ensemble may still have it. */
+void
+zkl__session_give_up(ZklSession *session)
+{
+	session->is_unproven = true;
+	zkl__session_end(session, ZKL_SESSION_EXPIRED);
+}
+
+/* Counts holds, for which the session is kept proven. */
+void
+zkl__count_holds(ZklSession *session, int change)
+{
+	session->n_holds += change;
+	zkl__lease_note_holds(session);
 }
 
 
@@ -418,6 +325,18 @@ zkl_session_lease_lasts(ZklSession *session, bool for_commit)
 	lasts = lease_left_from(session, session->lease_from_ms) >= (for_commit ? lease_reserve(session) : 1);
 	zkl__session_unlock(session);
 	return lasts;
+}
+
+ZklSessionState
+zkl_session_state(ZklSession *session)
+{
+	ZklSessionState state;
+
+	zkl__session_lock(session);
+	zkl__lease_check(session);
+	state = session->state;
+	zkl__session_unlock(session);
+	return state;
 }
 
 ZklSessionInfo

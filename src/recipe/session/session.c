@@ -72,7 +72,7 @@ session_connected(ZklSession *session, const ZklConnectionInfo *info)
 	session->connection = *info;
 	if (session->opened_ms == 0)
 		session->opened_ms = zkl_now_ms();
-	zkl__lease_connected(session);
+	zkl__proofs_connected(session);
 	zkl__wake(session);
 }
 

@@ -4,13 +4,13 @@
  *		A ZooKeeper session and its calls in flight.
  *
  *		session.c		the session, its connection and its timer; ACLs of the znodes above the locks
- *		session_state.c	its mutex, state, timer and retries, for every layer; waking its owner
- *		calls.c			calls in flight; keepalive reads; the meaning of result codes
  *		batch.c			operations of the owner, for batch.h
- *		lease.c			how long the ensemble certainly keeps the session; proofs
+ *		proofs.c		sends proofs that the ensemble keeps the session
+ *		calls.c			calls in flight; keepalive reads; the meaning of result codes
+ *		lease.c			how long the ensemble certainly keeps the session; its end
+ *		session_state.c	its mutex, state, timer and retries, for every layer; waking its owner
  *
- * calls.c, lease.c and session_state.c call each other, because answers prove that the
- * ensemble keeps the session, a proof is a call, and a session without proof ends.
+ * A file calls only files below it in this list.
  *
  * Threads.  A session advances on its owner's thread and on the I/O thread of its client
  * (zookeeper/io_thread.c).  One mutex for each session guards everything that
@@ -143,27 +143,26 @@ extern void zkl__set_due(ZklSession *session, int64_t *due_ms, int64_t at_ms);
 extern bool zkl__take_due(ZklSession *session, int64_t *due_ms, int64_t now);
 extern void zkl__retry_later(ZklSession *session);
 extern bool zkl__take_retry(ZklSession *session, int64_t now);
-extern void zkl__count_holds(ZklSession *session, int change);
 extern void zkl__count_relied(ZklSession *session, int change);
 extern void zkl__session_lock(ZklSession *session);
 extern void zkl__session_unlock(ZklSession *session);
 extern void zkl__wake(ZklSession *session);
 
 /* lease.c */
-extern void zkl__lease_confirmed(const ZklCall *call);
 extern bool zkl__lease_suffices(const ZklSession *session, int64_t submitted_ms);
-extern int64_t zkl__lease_settled_ms(const ZklSession *session);
-extern bool zkl__lease_is_backed(const ZklSession *session);
-extern void zkl__lease_note_holds(ZklSession *session);
-extern void zkl__lease_prepare(ZklSession *session);
-extern bool zkl__lease_allows_grant(ZklSession *session);
-extern bool zkl__lease_is_proving(const ZklSession *session);
-extern void zkl__lease_await(ZklCall *call);
 extern bool zkl__lease_is_fresh(const ZklSession *session);
 extern void zkl__lease_check(ZklSession *session);
-extern void zkl__lease_run(ZklSession *session, int64_t now);
-extern ZklCall *zkl__lease_prove(ZklSession *session, ZklHandler handler);
-extern bool zkl__lease_proved(const ZklCall *call, const ZklResult *result);
+extern void zkl__count_holds(ZklSession *session, int change);
+
+/* proofs.c */
+extern ZklCall *zkl__prove(ZklSession *session, ZklHandler handler);
+extern bool zkl__proved(const ZklCall *call, const ZklResult *result);
+extern void zkl__prove_if_due(ZklSession *session);
+extern bool zkl__prove_for_grant(ZklSession *session);
+extern void zkl__prove_by_write(ZklCall *call);
+extern bool zkl__is_proving(const ZklSession *session);
+extern void zkl__proofs_run(ZklSession *session, int64_t now);
+extern ZklCall *zkl__get_children(ZklCall *call, const char *path, ZklListAge age, bool watch);
 
 /* calls.c */
 extern bool zkl__call_answered(ZklCall *call, const ZklResult *result);
@@ -178,7 +177,6 @@ extern ZklCall *zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *o
 extern ZklCall *zkl__send(ZklCall *call, const ZklOp *op);
 extern ZklCall *zkl__read_child(ZklCall *call, const char *parent, const char *child,
 								bool watch);
-extern ZklCall *zkl__get_children(ZklCall *call, const char *path, ZklListAge age, bool watch);
 extern ZklStatus zkl__status_of(ZklResultCode code);
 extern bool zkl__is_refusal(ZklResultCode code);
 extern int	zkl__failed_op(const ZklResult *result);

@@ -182,38 +182,6 @@ zkl__session_timeout_ms(const ZklSession *session)
 	return session->connection.session_timeout_ms;
 }
 
-/* Ends the session in a final state, and informs the owner. */
-void
-zkl__session_end(ZklSession *session, ZklSessionState state)
-{
-	session->state = state;
-	zkl__lease_note_holds(session);
-	if (session->n_relied > 0)
-		session->config.on_loss_io();
-	zkl__wake(session);
-}
-
-/* Declares the session lost, although the ensemble may still have it. */
-void
-zkl__session_give_up(ZklSession *session)
-{
-	session->is_unproven = true;
-	zkl__session_end(session, ZKL_SESSION_EXPIRED);
-}
-
-ZklSessionState
-zkl_session_state(ZklSession *session)
-{
-	ZklSessionState state;
-
-	zkl__session_lock(session);
-	zkl__lease_check(session);
-	state = session->state;
-	zkl__session_unlock(session);
-	return state;
-}
-
-
 /*
  * The timer
  */
@@ -277,14 +245,6 @@ zkl__take_retry(ZklSession *session, int64_t now)
 		return false;
 	session->retry_ms = 0;
 	return true;
-}
-
-/* Counts holds, for which the session is kept proven. */
-void
-zkl__count_holds(ZklSession *session, int change)
-{
-	session->n_holds += change;
-	zkl__lease_note_holds(session);
 }
 
 /* Counts what the owner has taken and does not know to be lost: it is informed of a loss. */
