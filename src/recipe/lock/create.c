@@ -76,7 +76,7 @@ on_topmost_created(ZklCall *call, const ZklResult *result)
 /* Creates one parent.  "node" is the node that is to delete it later, or NULL. */
 static void
 send_parent(ZklRequest *request, ZklNode *node, const char *path,
-						 const char *data, ZklCreateKind kind)
+			const char *data, ZklCreateKind kind)
 {
 	bool		is_topmost = strrchr(path, '/') == path;
 	ZklOp		op = {
@@ -131,11 +131,11 @@ zkl__request_send_parents(ZklRequest *request)
 	for (int i = 0; i < request->n_parents; i++)
 		if (i < ZKL_PERMIT_NODE_PARENT || zkl__request_is_queued(request))
 			send_parent(request, i == 0 ? request->nodes[0] : NULL,
-									 request->parents[i].path, request->parents[i].data,
-									 ZKL_CREATE_CONTAINER);
+						request->parents[i].path, request->parents[i].data,
+						ZKL_CREATE_CONTAINER);
 	for (int i = 0; request->n_parents == 0 && i < request->n; i++)
 		send_parent(request, request->nodes[i], request->nodes[i]->lock_path, "",
-								 ZKL_CREATE_CONTAINER);
+					ZKL_CREATE_CONTAINER);
 }
 
 
