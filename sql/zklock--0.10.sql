@@ -191,14 +191,14 @@ COMMENT ON FUNCTION zk_unlock_all() IS
 	'release all cluster-wide locks and permits that this session holds at session level; does not wait';
 
 
--- a wait without a transaction
+-- a wait without a snapshot
 
 CREATE PROCEDURE zk_lock_wait(name text, timeout interval DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'zk_lock_wait'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_lock_wait(text, interval) IS
-	'obtain cluster-wide exclusive lock, waiting if needed without a snapshot or a transaction that others would wait for; held until unlocked or the session ends; an error if not obtained within the timeout; not in a transaction block';
+	'obtain cluster-wide exclusive lock, waiting if needed without a snapshot and without locks of the transaction, which must not hold any; held until unlocked or the session ends; an error if not obtained within the timeout; not in a transaction block';
 
 
 -- token

@@ -293,3 +293,9 @@ COMMENT ON COLUMN zk_stat.revocations IS 'times that the release of a lock held 
 COMMENT ON COLUMN zk_stat.stats_reset IS 'time of the last reset of the counters';
 
 GRANT SELECT ON zk_stat TO PUBLIC;
+
+
+-- what has only another comment
+
+COMMENT ON PROCEDURE zk_lock_wait(text, interval) IS
+	'obtain cluster-wide exclusive lock, waiting if needed without a snapshot and without locks of the transaction, which must not hold any; held until unlocked or the session ends; an error if not obtained within the timeout; not in a transaction block';

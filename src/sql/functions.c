@@ -13,17 +13,19 @@
 
 #include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "replication/logicalworker.h"
 #include "replication/walsender.h"
+#include "storage/proc.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/portal.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "backend/local/local.h"
 #include "backend/lock/lock.h"
 #include "backend/transaction/transaction.h"
 #include "compat.h"
@@ -252,28 +254,53 @@ NAME_ENTRY(zk_fence, Int64GetDatum(zklock_fence(&names.name, fcinfo->flinfo->fn_
 NAME_ENTRY(zk_locks_of, zklock_show_locks(fcinfo, &names.name))
 ENTRY(zklock_locks, zklock_show_locks(fcinfo, NULL))
 
+static void
+refuse_wait(const char *reason)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+			 errmsg("zk_lock_wait() must be the first command of its transaction"),
+			 errdetail_internal("%s", reason),
+			 errhint("COMMIT or ROLLBACK in the procedure before this call.")));
+}
+
 /*
- * A wait that does not hold back others, VACUUM for example, needs a new transaction
- * without a snapshot.  So the one around the CALL is committed first, as by COMMIT in a
- * procedure.  Raises an error if the caller might not expect that.
+ * A wait that does not hold back others, VACUUM for example, needs a transaction without a
+ * snapshot.  PostgreSQL has taken one for the CALL; it makes another one for the next command
+ * of a procedure, as after COMMIT.  Nothing is committed here, so nothing is lost if the
+ * transaction has done something that is not refused, such as NOTIFY.
  */
 static void
-require_nothing_to_commit(FunctionCallInfo fcinfo)
+drop_snapshot(FunctionCallInfo fcinfo)
 {
+	const ZklockHold *hold = zklock_holds_in_transaction();
+	const char *lock;
+
 	if (!fcinfo->context || !IsA(fcinfo->context, CallContext) ||
 		castNode(CallContext, fcinfo->context)->atomic || IsSubTransaction())
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("zk_lock_wait() cannot run inside a transaction block"),
-				 errdetail("The procedure waits outside of any transaction, because other sessions might have to wait for that transaction."),
+				 errdetail("The procedure waits without a snapshot and without locks of its transaction, because other sessions might have to wait for these."),
 				 errhint("Call it outside a transaction block and outside functions, or use zk_lock().")));
-	if (TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
-		zklock_holds_in_transaction() != NULL)
+	if (IsolationUsesXactSnapshot())
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-				 errmsg("zk_lock_wait() cannot run in a transaction that has written data or holds transaction-level locks"),
-				 errdetail("The procedure commits before it waits."),
-				 errhint("COMMIT in the procedure before this call.")));
+				 errmsg("zk_lock_wait() cannot run in isolation level %s",
+						IsolationIsSerializable() ? "SERIALIZABLE" : "REPEATABLE READ"),
+				 errdetail("The procedure waits without a snapshot, but this transaction needs its snapshot until it ends."),
+				 errhint("Use READ COMMITTED: set default_transaction_isolation.")));
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		refuse_wait("The transaction has a transaction ID, which it gets when it writes.");
+	if (hold)
+		refuse_wait(psprintf("The transaction holds lock \"%s\".", zklock_hold_display(hold)));
+	lock = zklock_transaction_lock();
+	if (lock)
+		refuse_wait(psprintf("The transaction holds %s.", lock));
+	ForgetPortalSnapshots();
+	InvalidateCatalogSnapshot();
+	if (TransactionIdIsValid(MyProc->xmin))
+		refuse_wait("The transaction needs a snapshot, for example for an open cursor.");
 }
 
 PG_FUNCTION_INFO_V1(zk_lock_wait);
@@ -287,11 +314,7 @@ zk_lock_wait(PG_FUNCTION_ARGS)
 
 	read_name(fcinfo, &names);
 	timeout_ms = PG_ARGISNULL(1) ? ZKLOCK_NO_TIMEOUT : read_timeout(fcinfo, 1);
-	require_nothing_to_commit(fcinfo);
-	SPI_connect_ext(SPI_OPT_NONATOMIC);
-	SPI_commit();
-	SPI_finish();
-	InvalidateCatalogSnapshotConditionally();
+	drop_snapshot(fcinfo);
 	if (!acquire(&names, ZKL_MODE_EXCLUSIVE, ZKLOCK_SESSION, timeout_ms))
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * local.h
- *		Local locks, and the sessions that wait for this backend.
+ *		Local locks, the locks of the transaction, and the sessions that wait for this backend.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,6 +37,18 @@ extern void zklock_local_release(uint64 key, ZklMode mode);
 
 /* Returns whether this is a local lock, and its key. */
 extern bool zklock_local_key(const LOCKTAG *tag, uint64 *key);
+
+
+/*
+ * The locks of the current transaction (transaction_locks.c)
+ */
+
+/*
+ * Returns a text about a heavyweight lock that the transaction holds until its end, other than
+ * on its own virtual transaction id; NULL if there is none.  If there is one, the caller raises
+ * an error.  Reads the whole lock table.
+ */
+extern const char *zklock_transaction_lock(void);
 
 
 /*
