@@ -174,11 +174,14 @@ try_lock(FunctionCallInfo fcinfo, NameReader read, ZklMode mode, ZklockScope sco
 	PG_RETURN_BOOL(acquire(&names, mode, scope, read_timeout(fcinfo, 1)));
 }
 
-/* Releases the names; stores for each, in their order, whether it was held. */
+/*
+ * Releases the names; stores for each, in their order, whether it was held.  Whatever
+ * zklock.session_locks says: a session may have acquired locks before.
+ */
 static void
 release(ZklockNames *names, ZklMode mode, bool *released)
 {
-	require_session_level();
+	require_own_code();
 	zklock_check_loss();
 	zklock_release(names, mode, released);
 }
@@ -211,7 +214,7 @@ unlock_many(FunctionCallInfo fcinfo, ZklMode mode)
 static Datum
 release_permit(const ZklockName *name)
 {
-	require_session_level();
+	require_own_code();
 	zklock_check_loss();
 	PG_RETURN_BOOL(zklock_release_permit(name));
 }

@@ -58,7 +58,7 @@ SELECT zk_lock_many(names) FROM many;
 SELECT zk_xact_lock_many_shared(names) FROM many;
 SELECT zk_try_lock_many(names) FROM many;
 SELECT zk_try_xact_lock_many(names, '1s') FROM many;
-\c -reuse-previous=on "options='-c zklock.max_locks=100000'"
+\c -reuse-previous=on "options='-c zklock.max_locks=7143'"
 SELECT zk_lock_many(names) FROM many;
 \c -reuse-previous=on "options=''"
 -- no ZooKeeper session was opened

@@ -104,12 +104,15 @@ DISCARD ALL;
 \c -reuse-previous=on "options=''"
 \set VERBOSITY default
 --
--- zklock.session_locks = off: functions of session level fail with 55000 and a hint, and
--- functions of transaction level succeed.
+-- zklock.session_locks = off: functions that acquire at session level fail with 55000 and a
+-- hint. Functions that release, and functions of transaction level, succeed.
 --
 \set VERBOSITY sqlstate
 CREATE EXTENSION zklock_advisory;
-SELECT zk_lock('session_locks.before') > 0 AS locked;
+SELECT zk_lock('session_locks.before') > 0 AS locked, zk_lock('session_locks.one') > 0 AS one,
+       zk_lock_shared('session_locks.shared') > 0 AS shared, zk_lock_many(ARRAY['session_locks.x', 'session_locks.y']) IS NOT NULL AS many,
+       zk_lock_many_shared(ARRAY['session_locks.x', 'session_locks.y']) IS NOT NULL AS many_shared,
+       zk_acquire_permit('session_locks.permit', 2) AS permit, zklock_advisory.pg_advisory_lock(1) AS advisory;
 SET zklock.session_locks = off;
 
 SELECT zk_lock('session_locks.a');
@@ -120,13 +123,10 @@ SELECT zk_try_lock('session_locks.a');
 SELECT zk_try_lock_shared('session_locks.a', '1s');
 SELECT zk_try_lock_many(ARRAY['session_locks.a']);
 SELECT zk_try_lock_many_shared(ARRAY['session_locks.a']);
-SELECT zk_unlock('session_locks.before');
-SELECT zk_unlock_shared('session_locks.before');
-SELECT zk_unlock_many(ARRAY['session_locks.before']);
-SELECT zk_unlock_many_shared(ARRAY['session_locks.before']);
+SELECT zk_unlock('session_locks.one'), zk_unlock_shared('session_locks.shared'), zk_unlock_many(ARRAY['session_locks.x', 'session_locks.y']),
+       zk_unlock_many_shared(ARRAY['session_locks.x', 'session_locks.y']), zk_release_permit('session_locks.permit');
 SELECT zk_acquire_permit('session_locks.a', 2);
 SELECT zk_try_acquire_permit('session_locks.a', 2);
-SELECT zk_release_permit('session_locks.a');
 CALL zk_lock_wait('session_locks.a');
 SELECT zklock_advisory.pg_advisory_lock(1);
 SELECT zklock_advisory.pg_try_advisory_lock_shared(1, 2);

@@ -87,6 +87,7 @@ SET zklock.session_timeout = '-1s';
 SET zklock.session_timeout = 'soon';
 SET zklock.ensemble_timeout = 0;
 SET zklock.max_locks = 0;
+SET zklock.max_locks = 7144;
 SET zklock.max_locks = many;
 \set VERBOSITY default
 SET zklock.node_names = zookeeper;

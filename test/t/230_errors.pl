@@ -265,7 +265,7 @@ for my $open (sort keys %open_acl)
 # The total length of the names of a session: the ensemble must accept them in one
 # packet.
 {
-	my $s = session_with($node, max_locks => 100000);
+	my $s = session_with($node, max_locks => 7143);
 	$s->query_ok("SELECT zk_lock('before')");
 	fails_with($s,
 		"SELECT zk_lock_many(array_agg(repeat('ü', 250) || i)) FROM generate_series(1, 900) i",

@@ -68,7 +68,7 @@ sub first_packet_error
 }
 
 my %superusers = (connect_string => $thief, root => '/elsewhere', session_timeout => '1h', node_names => 'kazoo',
-	commit_check => 'off', deadlock_detection => 'off', max_locks => 100000, acl => 'creator', auth_file => '/dev/null',
+	commit_check => 'off', deadlock_detection => 'off', max_locks => 7143, acl => 'creator', auth_file => '/dev/null',
 	tls_ca_file => '/dev/null', tls_cert_file => '/dev/null', tls_key_file => '/dev/null', log_min_messages => 'error');
 delete @superusers{qw(tls_ca_file tls_cert_file tls_key_file)}
   unless $node->safe_psql('postgres', q(SELECT count(*) FROM pg_settings WHERE name = 'zklock.tls_ca_file'));

@@ -314,7 +314,7 @@ static const Setting settings[] = {
 		PGC_SUSET, 0,
 		.number = &zklock_max_locks,
 		.min = 1,
-		.max = 100000,
+		.max = ZKL_MAX_NODES,
 	.check_number = check_max_locks},
 	{"zklock.on_revoke",
 		"Sets the reaction of a session if the release of a lock that it holds is requested.",

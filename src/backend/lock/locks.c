@@ -241,7 +241,7 @@ static void
 prepare_array(LockAcquisition *a)
 {
 	static uint64 call = 0;
-	int			room = zklock_session_max_locks() - zklock_holds_count();
+	int			room = zklock_max_locks - zklock_holds_count();
 
 	call++;
 	for (int i = 0; i < a->names->n; i++)
@@ -439,7 +439,7 @@ zklock_acquire(ZklockNames *names, ZklMode mode, ZklockScope scope, int64 timeou
 	/* Of an array, no more entries are prepared than the session has or can have. */
 	if (names->values)
 		a.holds = palloc(sizeof(ZklockHold *) *
-						 (Min(names->n, zklock_session_max_locks() + zklock_holds_entries()) + 1));
+						 (Min(names->n, zklock_max_locks + zklock_holds_entries()) + 1));
 	return acquire(&a);
 }
 
