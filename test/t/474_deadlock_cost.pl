@@ -2,7 +2,10 @@
 # (ZKLOCK_TEST_WAITERS=500: so many) send no request for it, however long they wait. Proxies
 # count the requests. zk_stat counts the
 # reads of PostgreSQL's lock table: each ensemble waiter reads it once when a new long wait
-# for a local lock appears, and at no other time.
+# for a local lock appears, and at no other time. A local waiter that holds nothing is not
+# followed to its blockers, and of a queue before one that holds something at most one of each mode.
+#
+# Promise: 7.3
 #
 # test/unit/test_deadlock_cost.c tests what a session sends that holds something, with a
 # simulated clock.
@@ -34,7 +37,7 @@ my %proxy = map { $_ => ZkLock::FaultProxy->start(target => $zk) } sort keys %co
 my %node = map {
 	$_ => zklock_node($_, zk => $proxy{$_} // $zk,
 		session_timeout => '40s',
-		extra_conf => "max_connections = " . ($names + 23) . "\nzklock.ensemble_timeout = '60s'\n"
+		extra_conf => "max_connections = " . ($names + 40) . "\nzklock.ensemble_timeout = '60s'\n"
 		  . "log_min_messages = debug1\n")
 } sort(keys %count), 'd';
 
@@ -103,6 +106,33 @@ for my $look (1 .. 3)
 	wait_until('the lock table to be read', sub { reads() eq $once }, pause => 0.2,
 		diag => sub { 'read: ' . reads() });
 	pass('each waiter of a server reads the lock table once after a new local wait');
+}
+
+# Which waits were followed, in the last reads of server a.
+sub last_followed
+{
+	my @all = slurp_file($node{a}->logfile) =~ /(\d+) of \d+ waits followed/g;
+	return @all < $count{a} ? '' : join ' ', keys %{ { map { $_ => 1 } @all[ -$count{a} .. -1 ] } };
+}
+is(last_followed(), '0', 'a local waiter that holds nothing is not followed');
+
+# A queue of waiters that hold nothing, and behind it one that holds a zk lock and waits for the
+# same lock: exclusively, so that it waits for the same holder as all before it; or shared.
+my $followed = 0;
+for my $case ([ '', 1 ], [ '_shared', 2 ])
+{
+	my ($form, $more) = @{$case};
+	my @queue = (local_wait($node{a}, "100 + $followed"), map { session($node{a}) } 1 .. 5);
+	$_->query_async("SELECT pg_advisory_xact_lock(100 + $followed)") for @queue[ 2 .. 6 ];
+	wait_blocked($_) for @queue[ 2 .. 6 ];
+	push @queue, session($node{a});
+	$queue[-1]->query_ok("SELECT zk_lock('held$form')");
+	$queue[-1]->query_async("SELECT pg_advisory_xact_lock$form(100 + $followed)");
+	push @local_sessions, @queue;
+	$followed += $more;
+	wait_until("the wait$form to be followed", sub { last_followed() eq $followed }, pause => 0.2,
+		diag => sub { 'followed: ' . last_followed() });
+	pass("behind a queue$form of six that hold nothing, waits are followed: $more");
 }
 is(scalar(requests_for_waits()), 0, "$all waiters that hold nothing send no request for deadlock detection");
 wait_until_reported($zkc, 1);

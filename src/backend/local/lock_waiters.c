@@ -3,23 +3,24 @@
  * lock_waiters.c
  *		The sessions that wait for this backend in PostgreSQL's lock manager.
  *
- * A deadlock across servers may pass through any heavyweight lock.  A backend that
- * waits for one cannot report its wait.  So the backend that it waits for reports
- * it, if that one waits in the ensemble.
+ * A deadlock across servers may pass through any heavyweight lock.  A backend that is
+ * blocked in the lock manager cannot publish its wait.  So its blocker publishes it, if
+ * that one waits in the ensemble.
+ *
+ * Such a deadlock passes through something that the blocked backend holds: a zk lock or a
+ * permit.  So the search begins at the waiters that hold something, and follows only
+ * their blockers: a crowd that holds nothing costs one copy of the lock table.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
-#include "utils/array.h"
-#include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -71,7 +72,9 @@ typedef struct Waiter
 {
 	int			pid;
 	const LockInstanceData *wait;	/* NULL: this process */
-	Datum	   *blockers;		/* process ids of leaders */
+	bool		holds;			/* zk locks or permits */
+	bool		is_followed;	/* its blockers are known */
+	int		   *blockers;		/* process ids of leaders */
 	int			n_blockers;
 	bool		is_reached;		/* it waits for this process, directly or through others */
 	bool		only_for_place;
@@ -83,6 +86,7 @@ typedef struct Table
 	LockData   *locks;
 	Waiter	   *waiters;		/* by pid */
 	int			n;
+	int			n_followed;
 } Table;
 
 static int
@@ -94,16 +98,23 @@ compare_waiters(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* Returns a waiting process, or NULL; of a lock group with several waits, any of them. */
+static Waiter *
+find_waiter(const Table *table, int pid)
+{
+	Waiter		key = {.pid = pid};
+
+	return bsearch(&key, table->waiters, table->n, sizeof(Waiter), compare_waiters);
+}
+
 /*
- * Reads which processes wait for long, and for whom.  A process may have gone on
- * meanwhile: then its next report has another wait, or none.
+ * Reads which processes wait for long.  A process may have gone on meanwhile: then its next
+ * report has another wait, or none.
  */
 static void
 read_waiters(Table *table)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	MemoryContext garbage = AllocSetContextCreate(CurrentMemoryContext, "zklock blocking pids",
-												  ALLOCSET_DEFAULT_SIZES);
 
 	table->locks = GetLockStatusData();
 	table->waiters = palloc0(sizeof(Waiter) * (table->locks->nelements + 1));
@@ -114,36 +125,158 @@ read_waiters(Table *table)
 	for (int i = 0; i < table->locks->nelements; i++)
 	{
 		const LockInstanceData *entry = &table->locks->locks[i];
-		Waiter	   *waiter;
-		MemoryContext old;
-		Datum		blockers;
 
-		if (entry->waitLockMode == NoLock || !is_long(entry->waitStart, now) ||
-			entry->leaderPid == MyProcPid)
-			continue;
-		CHECK_FOR_INTERRUPTS();
-		waiter = &table->waiters[table->n++];
-		waiter->pid = entry->leaderPid;
-		waiter->wait = entry;
-		old = MemoryContextSwitchTo(garbage);	/* some bytes for each possible backend */
-		blockers = DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(entry->pid));
-		MemoryContextSwitchTo(old);
-		deconstruct_array(DatumGetArrayTypeP(blockers), INT4OID, sizeof(int32), true, TYPALIGN_INT,
-						  &waiter->blockers, NULL, &waiter->n_blockers);
-		MemoryContextReset(garbage);
+		if (entry->waitLockMode != NoLock && is_long(entry->waitStart, now) &&
+			entry->leaderPid != MyProcPid)
+			table->waiters[table->n++] = (Waiter)
+		{
+			.pid = entry->leaderPid,.wait = entry
+		};
 	}
-	MemoryContextDelete(garbage);
 	qsort(table->waiters, table->n, sizeof(Waiter), compare_waiters);
 }
 
-/* Returns a waiting process, or NULL; of a lock group with several waits, any of them. */
-static const Waiter *
-find_waiter(const Table *table, int pid)
+/* Marks the waiters that hold something.  Returns whether there are any. */
+static bool
+mark_holders(Table *table, const ZklockShown *shown)
 {
-	Waiter		key = {.pid = pid};
+	bool		any = false;
+	uint64		key;
+	Waiter	   *waiter;
 
-	return bsearch(&key, table->waiters, table->n, sizeof(Waiter), compare_waiters);
+	for (int i = 0; i < table->locks->nelements; i++)
+	{
+		const LockInstanceData *entry = &table->locks->locks[i];
+
+		if (entry->holdMask != 0 && zklock_local_key(&entry->locktag, &key) &&
+			(waiter = find_waiter(table, entry->leaderPid)) != NULL && waiter->wait)
+			any = waiter->holds = true;
+	}
+	for (int i = 0; i < shown->n_permits; i++)
+		if ((waiter = find_waiter(table, shown->permits[i].pid)) != NULL && waiter->wait)
+			any = waiter->holds = true;
+	return any;
 }
+
+
+/*
+ * Blockers, as pg_blocking_pids() finds them, but not all of a queue
+ */
+
+static void
+add_blocker(Waiter *waiter, int pid)
+{
+	waiter->blockers[waiter->n_blockers++] = pid;
+}
+
+/* Returns the place of a process among those ahead in a queue, or -1. */
+static int
+place_ahead(const int *ahead, int n_ahead, int pid)
+{
+	for (int i = n_ahead - 1; i >= 0; i--)
+		if (ahead[i] == pid)
+			return i;
+	return -1;
+}
+
+/*
+ * Adds the holders that block a process, and for each mode the nearest waiter ahead of it that is
+ * blocked by more than this process is.  The others ahead are blocked by a part of the same
+ * processes, so they lead nowhere else.
+ */
+static void
+add_blockers(Waiter *waiter, const BlockedProcsData *data, const BlockedProcData *blocked)
+{
+	const LockInstanceData *locks = &data->locks[blocked->first_lock];
+	const LockInstanceData *own = NULL;
+	const LockInstanceData *nearest[MAX_LOCKMODES] = {NULL};
+	int			places[MAX_LOCKMODES];
+	const LOCKMASK *conflict_table;
+	LOCKMASK	conflicts;
+
+	for (int i = 0; i < blocked->num_locks; i++)
+		if (locks[i].pid == blocked->pid)
+			own = &locks[i];
+	if (own == NULL)
+		return;
+	conflict_table = GetLockTagsMethodTable(&own->locktag)->conflictTab;
+	conflicts = conflict_table[own->waitLockMode];
+	for (int i = 0; i < blocked->num_locks; i++)
+	{
+		const LockInstanceData *lock = &locks[i];
+		LOCKMODE	mode = lock->waitLockMode;
+		int			place;
+
+		if (lock->leaderPid == own->leaderPid)
+			continue;
+		if (conflicts & lock->holdMask)
+			add_blocker(waiter, lock->leaderPid);
+		else if (mode != NoLock && (conflicts & LOCKBIT_ON(mode)) && (conflict_table[mode] & ~conflicts))
+		{
+			place = place_ahead(&data->waiter_pids[blocked->first_waiter], blocked->num_waiters, lock->pid);
+			if (place < 0 || (nearest[mode] && place < places[mode]))
+				continue;
+			nearest[mode] = lock;
+			places[mode] = place;
+		}
+	}
+	for (LOCKMODE mode = 0; mode < MAX_LOCKMODES; mode++)
+		if (nearest[mode])
+			add_blocker(waiter, nearest[mode]->leaderPid);
+}
+
+static void
+find_blockers(Waiter *waiter, MemoryContext garbage)
+{
+	MemoryContext old = MemoryContextSwitchTo(garbage); /* some bytes for each possible backend */
+	const BlockedProcsData *data = GetBlockerStatusData(waiter->wait->pid);
+
+	MemoryContextSwitchTo(old);
+	waiter->blockers = palloc(sizeof(int) * (data->nlocks + 1));
+	for (int i = 0; i < data->nprocs; i++)
+		add_blockers(waiter, data, &data->procs[i]);
+	MemoryContextReset(garbage);
+}
+
+/* Finds the blockers of the waiters that hold something, of these blockers, and so on. */
+static void
+follow_holders(Table *table)
+{
+	MemoryContext garbage = AllocSetContextCreate(CurrentMemoryContext, "zklock blockers",
+												  ALLOCSET_DEFAULT_SIZES);
+	Waiter	  **left = palloc(sizeof(Waiter *) * table->n);
+	int			n_left = 0;
+
+	for (int i = 0; i < table->n; i++)
+		if (table->waiters[i].holds)
+		{
+			table->waiters[i].is_followed = true;
+			left[n_left++] = &table->waiters[i];
+		}
+	while (n_left > 0)
+	{
+		Waiter	   *waiter = left[--n_left];
+
+		CHECK_FOR_INTERRUPTS();
+		table->n_followed++;
+		find_blockers(waiter, garbage);
+		for (int i = 0; i < waiter->n_blockers; i++)
+		{
+			Waiter	   *blocker = find_waiter(table, waiter->blockers[i]);
+
+			if (blocker == NULL || blocker->wait == NULL || blocker->is_followed)
+				continue;
+			blocker->is_followed = true;
+			left[n_left++] = blocker;
+		}
+	}
+	MemoryContextDelete(garbage);
+}
+
+
+/*
+ * Who is blocked by this process
+ */
 
 static bool
 is_same_lock(const Waiter *a, const Waiter *b)
@@ -185,7 +318,7 @@ reached_blocker(const Table *table, const Waiter *waiter, bool only_for_place)
 
 	for (int i = 0; i < waiter->n_blockers; i++)
 	{
-		const Waiter *blocker = find_waiter(table, DatumGetInt32(waiter->blockers[i]));
+		const Waiter *blocker = find_waiter(table, waiter->blockers[i]);
 
 		if (blocker == NULL || !blocker->is_reached ||
 			(blocker->wait == NULL && waits_for_place(waiter) != only_for_place))
@@ -283,10 +416,18 @@ zklock_waiting_for_me(ZklLocalWaiter **local_waiters)
 	ZklockShown shown;
 	int			n = 0;
 
+	*local_waiters = NULL;
 	read_waiters(&table);
+	zklock_copy_shown(&shown);
+	if (mark_holders(&table, &shown))
+		follow_holders(&table);
+	ereport(DEBUG1,
+			(errmsg_internal("the lock table was read to find deadlocks across servers: %d of %d waits followed",
+							 table.n_followed, table.n - 1)));
+	if (table.n_followed == 0)
+		return 0;
 	reach_all(&table, true);
 	reach_all(&table, false);
-	zklock_copy_shown(&shown);
 	*local_waiters = palloc(sizeof(ZklLocalWaiter) * (shown.n_sessions + 1));
 	for (int i = 0; i < shown.n_sessions; i++)
 	{
@@ -294,7 +435,7 @@ zklock_waiting_for_me(ZklLocalWaiter **local_waiters)
 		const Waiter *waiter = find_waiter(&table, session->pid);
 		ZklLocalWaiter *to = &(*local_waiters)[n];
 
-		if (waiter == NULL || waiter->wait == NULL || !waiter->is_reached)
+		if (waiter == NULL || !waiter->holds || !waiter->is_reached)
 			continue;
 		CHECK_FOR_INTERRUPTS();
 		to->session_id = session->session_id;

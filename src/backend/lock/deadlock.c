@@ -44,6 +44,22 @@ edge_text(const ZklDeadlockEdge *edge)
 					plain(zklock_given_name(edge->name)));
 }
 
+/* Returns a text about a session; with its id if another one has the same server and process. */
+static char *
+session_text(const ZklDeadlock *deadlock, const ZklDeadlockEdge *edge, const char *first_word)
+{
+	for (int i = 0; i < deadlock->n; i++)
+	{
+		const ZklDeadlockEdge *other = &deadlock->edges[i];
+
+		if (other->session_id != edge->session_id && other->pid == edge->pid &&
+			strcmp(other->server, edge->server) == 0)
+			return psprintf("%s %d on server %s (session 0x%llx)", first_word, edge->pid,
+							plain(edge->server), (unsigned long long) edge->session_id);
+	}
+	return psprintf("%s %d on server %s", first_word, edge->pid, plain(edge->server));
+}
+
 /* Builds the detail; "log" adds the statements of processes that own their sessions. */
 static void
 describe(const ZklDeadlock *deadlock, StringInfo detail, StringInfo log)
@@ -51,11 +67,10 @@ describe(const ZklDeadlock *deadlock, StringInfo detail, StringInfo log)
 	for (int i = 0; i < deadlock->n; i++)
 	{
 		const ZklDeadlockEdge *edge = &deadlock->edges[i];
-		const ZklDeadlockEdge *next = &deadlock->edges[(i + 1) % deadlock->n];
 
-		appendStringInfo(detail, "%sProcess %d on server %s waits for %s; blocked by process %d on server %s.",
-						 i ? "\n" : "", edge->pid, plain(edge->server),
-						 edge_text(edge), next->pid, plain(next->server));
+		appendStringInfo(detail, "%s%s waits for %s; blocked by %s.",
+						 i ? "\n" : "", session_text(deadlock, edge, "Process"), edge_text(edge),
+						 session_text(deadlock, &deadlock->edges[(i + 1) % deadlock->n], "process"));
 	}
 	appendStringInfoString(log, detail->data);
 	for (int i = 0; i < deadlock->n; i++)
@@ -182,8 +197,6 @@ find_waiters(void *arg, const ZklLocalWaiter **local_waiters)
 		w->n_local_waiters = 0;
 		w->long_waits = 0;
 		MemoryContextReset(w->scan_context);
-		if (long_waits != 0)
-			elog(DEBUG1, "the lock table was read to find deadlocks across servers");
 		old = MemoryContextSwitchTo(w->scan_context);
 		if (long_waits != 0)
 			w->n_local_waiters = zklock_waiting_for_me(&w->local_waiters);
