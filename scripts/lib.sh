@@ -45,6 +45,7 @@ packages_for() {
 }
 
 EARLIER=9ef23773cb27bd2083337af64bfb9abc8cebcbc1
+VERSION_0_9=49f453141e65dbe25b301bb3337db7f68f3e1562
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 AS_USER=()
 PG_CTL_OPTIONS=()
@@ -316,12 +317,12 @@ install_extension() {
 
 git_here() { git -c safe.directory="$ROOT" -C "$ROOT" "$@"; }
 
-# Builds an earlier version from the history: the last one with a socket pair between the client
-# library and the ensemble, and without a tag of the server in the names of its nodes.
+# Builds an earlier version from the history: by default the last one with a socket pair between
+# the client library and the ensemble, and without a tag of the server in the names of its nodes.
 build_earlier() {
-	local dir=$WORK/earlier
+	local dir=$WORK/earlier commit=${1:-$EARLIER}
 	"${AS_USER[@]}" mkdir "$dir"
-	git_here archive "$EARLIER" | "${AS_USER[@]}" tar -C "$dir" -xf -
+	git_here archive "$commit" | "${AS_USER[@]}" tar -C "$dir" -xf -
 	"${AS_USER[@]}" make -C "$dir" --no-print-directory -s -j "$(nproc)" \
 		PG_CONFIG="$PG_CONFIG" with_llvm=no all
 }

@@ -1,9 +1,10 @@
-# A rolling upgrade: two servers with an earlier version of zklock and two with this version use
-# one ensemble. Exclusion, sharing and permits hold between them, in both directions; the
-# reports of waits of the other version cost nobody a 40P01; and locks stay excluded while an
-# earlier server is stopped, upgraded, and started again.
+# A rolling upgrade: two servers with version 0.9 and two with this version use one ensemble.
+# Exclusion, sharing and permits hold between them, in both directions; the views show the sessions
+# of both, a deadlock across them has one victim; and locks stay excluded while a server is
+# stopped, gets the new library, works with the objects of 0.9, and is updated. With the library of
+# 0.9 and the new script the update is refused, and the new objects do not crash it.
 #
-# $ZKLOCK_EARLIER is the directory in which the earlier version was built.
+# $ZKLOCK_EARLIER is the directory in which version 0.9 was built.
 #
 # Promise: 12.3
 
@@ -16,7 +17,7 @@ use Test::More;
 use ZkLock::Check qw(fails_with failed_with nothing_left works);
 use ZkLock::Cluster;
 use ZkLock::Crowd;
-use ZkLock::Deadlock;
+use ZkLock::Deadlock qw(wait_until_reported);
 use ZkLock::Installation;
 use ZkLock::Opponent;
 use ZkLock::Util qw(wait_until);
@@ -44,6 +45,7 @@ test_views(@{$_}) for @directions;
 test_waits_without_deadlock(@{$_}) for @directions;
 test_deadlocks_of_one_version(@{$_}) for @directions;
 test_deadlock_across_versions(@{$_}) for @directions;
+test_old_library_with_new_script();
 test_crowds();
 test_upgrade();
 nothing_left($zkc, 'nothing is left');
@@ -62,7 +64,7 @@ sub test_exclusive
 		$_->reconnect('zklock.node_names' => $names) for $holder, $contender;
 		my $token = $holder->query_ok("SELECT zk_lock('x')");
 		works($contender, "SELECT zk_try_lock('x')", 'f', "$what: an attempt of $other is refused");
-		works($contender, several($other, "ARRAY['w', 'x']"), 'f', "$what: ... also for several names");
+		works($contender, several($other, "ARRAY['w', 'x']"), 'f', "$what: also for several names");
 		$contender->query_async("SELECT zk_lock('x')");
 		wait_zk_children($zkc, '/zklock/locks/x', 2);
 		ok(!$contender->finished, "$what: $other waits");
@@ -74,11 +76,18 @@ sub test_exclusive
 	return;
 }
 
-# An attempt for several names; the earlier version has one function for one name and for several.
+# An attempt for several names.
 sub several
 {
 	my ($version, $names) = @_;
-	return 'SELECT ' . ($version eq 'new' ? 'zk_try_lock_many' : 'zk_try_lock') . "($names)";
+	return 'SELECT ' . ($version eq 'new' ? 'zk_try_lock_many' : 'zk_try_lock_all') . "($names)";
+}
+
+# A statement with a function of semaphores, by its name in this version.
+sub permit
+{
+	my ($session, $sql) = @_;
+	return $session->node->name =~ /^new/ ? $sql : $sql =~ s/_permit\(/(/r;
 }
 
 sub test_shared
@@ -93,11 +102,11 @@ sub test_shared
 	wait_zk_children($zkc, '/zklock/locks/s', 3);
 	fails_with($contender, "SELECT zk_lock('s')", '40P01', "two sharers upgrade: $other, the second one, fails");
 	$contender->query_ok("SELECT zk_unlock_shared('s')");
-	is($holder->wait_result, 't', "... and the upgrade of $holding succeeds");
-	works($contender, "SELECT zk_try_lock_shared('s')", 'f', "... and excludes $other");
+	is($holder->wait_result, 't', "two sharers upgrade: $holding, the first one, succeeds");
+	works($contender, "SELECT zk_try_lock_shared('s')", 'f', "the upgrade of $holding excludes $other");
 	$holder->query_ok("SELECT zk_unlock('s')");
 	works($contender, "SELECT zk_try_lock_shared('s')", 't', "$other shares after a downgrade of $holding");
-	works($contender, "SELECT zk_try_lock('s')", 'f', '... and is refused an upgrade');
+	works($contender, "SELECT zk_try_lock('s')", 'f', "$other is refused an upgrade");
 	$_->query_ok('SELECT zk_unlock_all()') for $holder, $contender;
 	$_->quit for $holder, $contender, $third;
 	return;
@@ -108,30 +117,34 @@ sub test_permits
 	my ($holding, $other) = @_;
 	my @holders = map { session($node{$_}) } $holding, $other;
 	my @others = map { session($node{$_}) } $holding, $other;
-	works($_, "SELECT zk_try_acquire_permit('p', 2)", 't', "$holding creates a semaphore: a permit for each version") for @holders;
-	works($_, "SELECT zk_try_acquire_permit('p', 2)", 'f', '... and no third permit') for @others;
-	fails_with($others[1], "SELECT zk_acquire_permit('p', 3)", '22023', "... $other finds another capacity");
-	$_->query_async("SELECT zk_acquire_permit('p', 2)") for @others;
+	works($_, permit($_, "SELECT zk_try_acquire_permit('p', 2)"), 't', "$holding creates a semaphore: a permit for each version") for @holders;
+	works($_, permit($_, "SELECT zk_try_acquire_permit('p', 2)"), 'f', "$holding created a semaphore: no third permit") for @others;
+	fails_with($others[1], permit($others[1], "SELECT zk_acquire_permit('p', 3)"), '22023', "$other finds another capacity");
+	$_->query_async(permit($_, "SELECT zk_acquire_permit('p', 2) IS NULL")) for @others;
 	wait_zk_children($zkc, '/zklock/semaphores/p/locks', 2);
 	for my $holder (@holders)
 	{
-		$holder->query_ok("SELECT zk_release_permit('p')");
+		$holder->query_ok(permit($holder, "SELECT zk_release_permit('p')"));
 		wait_until('a permit to be granted', sub { grep { $_->finished } @others });
 		my ($granted) = grep { $_->finished } @others;
-		is($granted->wait_result, 't', '... a released permit goes to one waiter');
-		$granted->query_ok("SELECT zk_release_permit('p')");
+		ok($granted->succeeded, "$holding created a semaphore: a released permit goes to one waiter");
+		$granted->wait_result;
+		$granted->query_ok(permit($granted, "SELECT zk_release_permit('p')"));
 		@others = grep { $_ != $granted } @others;
 		last unless @others;
 	}
-	is($others[0]->wait_result, 't', '... and the other one to the other waiter') if @others;
+	if (@others)
+	{
+		$others[0]->wait_result;
+		ok($others[0]->ok, "$holding created a semaphore: the other permit goes to the other waiter");
+	}
 	$_->query_ok('SELECT zk_unlock_all()') for @holders, @others;
 	$_->quit for @holders, @others;
 	wait_until('the end of the semaphore', sub { !$zkc->exists('/zklock/semaphores/p') });
 	return;
 }
 
-# The views of the other version show who holds and waits. They cannot read its node data, which had
-# another form before wire format 1, so they show no process.
+# The views of the other version show who holds and waits.
 sub test_views
 {
 	my ($holding, $other) = @_;
@@ -140,7 +153,7 @@ sub test_views
 	$waiter->query_async("SELECT zk_lock('v')");
 	wait_zk_children($zkc, '/zklock/locks/v', 2);
 	works($viewer, "SELECT granted, queue_position, client, pid FROM zk_locks WHERE name = 'v' ORDER BY granted DESC",
-		"t||zklock|\nf|1|zklock|", "a view of $other shows the holder and the waiter of $holding");
+		't||zklock|' . $holder->pid . "\nf|1|zklock|" . $waiter->pid, "a view of $other shows the holder and the waiter of $holding");
 	$holder->query_ok('SELECT zk_unlock_all()');
 	$waiter->wait_result;
 	$_->quit for $holder, $waiter, $viewer;
@@ -156,10 +169,10 @@ sub test_waits_without_deadlock
 	my @s = map { $d->open($_) } $first, $second, $first, $second, $first;
 	$d->hold($s[$_], "SELECT zk_xact_lock('l$_')") for 0 .. $#s;
 	$d->wait_for($s[$_], "SELECT zk_xact_lock('l" . ($_ - 1) . "')") for 1 .. $#s;
-	reported_by_both();
+	wait_until_reported($zkc, $#s);
 	ok(!(grep { $_->finished } @s[ 1 .. $#s ]), "a chain of waits that begins with $first: nobody fails");
 	$s[0]->query_ok('COMMIT');
-	$d->all_succeed('... and everybody gets the lock');
+	$d->all_succeed("a chain of waits that begins with $first: everybody gets the lock");
 	return;
 }
 
@@ -180,36 +193,46 @@ sub test_deadlocks_of_one_version
 	$d->wait_for($s, "SELECT zk_xact_lock('b')");
 	$d->wait_for($t, "SELECT zk_xact_lock('a')");
 	$d->is_resolved("a deadlock of two servers, $stuck, with a waiter of $other");
-	is($waiter->wait_result, 't', "... which the waiter of $other survives");
+	is($waiter->wait_result, 't', "a deadlock of two servers, $stuck: the waiter of $other survives it");
 	$waiter->query_ok('COMMIT');
 	$waiter->quit;
 	return;
 }
 
-# Neither version finds a deadlock between both; lock_timeout ends it.
 sub test_deadlock_across_versions
 {
 	my ($first, $second) = @_;
-	my ($s, $t) = map { session($node{$_}) } $first, $second;
-	$_->query_ok('BEGIN') for $s, $t;
-	$s->query_ok("SELECT zk_xact_lock('a')");
-	$t->query_ok("SELECT zk_xact_lock('b')");
-	$s->query_async("SELECT zk_xact_lock('b') > 0");
-	wait_zk_children($zkc, '/zklock/locks/b', 2);
-	$t->query_ok("SET LOCAL lock_timeout = '2s'");
-	fails_with($t, "SELECT zk_xact_lock('a')", '55P03', "a deadlock of $first and $second: lock_timeout of $second ends it", hint => 0);
-	$t->query_ok('ROLLBACK');
-	is($s->wait_result, 't', "... and $first gets the lock");
-	$s->query_ok('COMMIT');
-	$_->quit for $s, $t;
+	my $d = ZkLock::Deadlock->new(%node);
+	my ($s, $t) = map { $d->open($_) } $first, $second;
+	$d->hold($s, "SELECT zk_xact_lock('a')");
+	$d->hold($t, "SELECT zk_xact_lock('b')");
+	$d->wait_for($s, "SELECT zk_xact_lock('b')");
+	$d->wait_for($t, "SELECT zk_xact_lock('a')");
+	$d->is_resolved("a deadlock of $first and $second");
 	return;
 }
 
-# Are there reports of long waits of both versions?
-sub reported_by_both
+# The files of the new version are there, but the server has the old library.
+sub test_old_library_with_new_script
 {
-	wait_until('wait reports of both versions',
-		sub { $zkc->children('/zklock/waits') && $zkc->children('/zklock/waiting') });
+	$installation{old}->write($_, $installation{new}->read($_)) for 'zklock.control', $installation{new}->scripts('zklock');
+	my $s = session($node{old});
+	fails_with($s, 'ALTER EXTENSION zklock UPDATE', '42883', 'the library of 0.9 refuses the update', like => qr/could not find function/, hint => 0);
+	works($s, q(SELECT zk_try_lock_all('{a,b}'), (SELECT count(*) FROM zk_locks), (SELECT scope FROM zk_held_locks WHERE name = 'a')),
+		't|2|session', 'the objects of 0.9 are unchanged');
+
+	# Those of this version, as on a standby whose library is older than that of its primary.
+	my $names_back = $installation{old}->make_installable('zklock--0.10.sql');
+	$s->query_ok('CREATE DATABASE newer');
+	$node{old}->safe_psql('newer', "CREATE EXTENSION zklock;\n$names_back");
+	my $newer = session($node{old}, dbname => 'newer');
+	works($newer, "SELECT zk_lock('c') > 0, zk_try_lock('a'), zk_unlock('c'), zk_lock('c') > 0", 't|f|t|t', 'the library of 0.9 with the new script: locks');
+	works($newer, 'SELECT (SELECT count(*) FROM zk_locks), (SELECT level FROM zk_held_locks), (SELECT count(*) FROM zk_stat)', '3|session|1',
+		'the library of 0.9 with the new script: views');
+	fails_with($newer, 'SELECT * FROM zk_session()', '39P02', 'the library of 0.9 with the new script: zk_session returned a set', hint => 0);
+	fails_with($newer, q(SELECT zk_lock_many('{d}')), '42883', 'the library of 0.9 with the new script: a function that is new', hint => 0);
+	$_->query_ok('SELECT zk_unlock_all()') for $s, $newer;
+	$_->quit for $s, $newer;
 	return;
 }
 
@@ -231,8 +254,7 @@ sub test_crowds
 	return;
 }
 
-# The earlier server gets the new files and restarts, while the other one holds a lock. Versions before
-# 0.9 have no update script, so the extension is created again.
+# The earlier server gets the new files and restarts, while the other one holds a lock.
 sub test_upgrade
 {
 	my $holder = session($node{new});
@@ -244,14 +266,17 @@ sub test_upgrade
 	$installation{old}->take_zklock_of($installation{new});
 	works($holder, "SELECT zk_try_lock('mine')", 't', 'a stopped server has released its locks');
 	$node{old}->start;
-	$node{old}->safe_psql('postgres', 'DROP EXTENSION zklock; CREATE EXTENSION zklock');
+	works(session($node{old}), q(SELECT zk_try_lock('x'), (SELECT count(*) FROM zk_locks), (SELECT since <= now() FROM zk_locks WHERE name = 'x'),
+		(SELECT state FROM zk_session()), (SELECT count(*) FROM zk_stat WHERE round_trips IS NULL)), 'f|3|t|connected|1',
+		'the new library with the objects of 0.9');
+	$node{old}->safe_psql('postgres', 'ALTER EXTENSION zklock UPDATE');
 	my $after = session($node{old});
 	works($after, "SELECT zk_try_lock('x'), zk_try_lock('mine'), zk_try_acquire_permit('p', 1)", 'f|f|f',
 		'after the upgrade: what the other server holds is excluded');
 	$after->query_async("SELECT zk_lock('x') > 0");
 	wait_zk_children($zkc, '/zklock/locks/x', 2);
 	$holder->query_ok('SELECT zk_unlock_all()');
-	is($after->wait_result, 't', '... until it is released');
+	is($after->wait_result, 't', 'after the upgrade: it gets the lock after the release');
 	$_->quit for $holder, $after;
 	return;
 }
