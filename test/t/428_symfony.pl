@@ -2,7 +2,9 @@
 # locks up in pg_locks, and releases only what it finds there. The steps below get the same
 # answers from two programs on one server with PostgreSQL's functions, and from two programs
 # on two servers with the extension, also during an outage of the ensemble. After a loss
-# the lock is not there. Promise: 1.1, 1.3, 1.4, 3.2, 5.3
+# the lock is not there.
+#
+# Promise: 1.1, 1.3, 1.4, 3.2, 5.3
 
 use strict;
 use warnings;
