@@ -78,7 +78,7 @@ endif
 include $(PGXS)
 
 # PostgreSQL calls SQL functions, _PG_init() and the background worker by name, and nothing else.
-$(filter-out %/shared_memory.o %/fence.o %/crash_release.o,$(filter src/backend/% src/recipe/%,$(OBJS))): \
+$(filter-out %/shared_memory.o %/crash_release.o,$(filter src/backend/% src/recipe/%,$(OBJS))): \
 	CFLAGS += -fvisibility=hidden
 
 $(OBJS): $(wildcard $(TOP)/src/*.h $(TOP)/src/sql/*.h $(TOP)/src/backend/*/*.h $(TOP)/src/recipe/*.h $(TOP)/src/recipe/*/*.h)

@@ -277,51 +277,7 @@ COMMENT ON FUNCTION zk_revoke(text) IS
 	'request the release of a cluster-wide lock from all its holders, on any server and in Curator programs; returns the number of holders that got a request';
 
 
--- fencing: the functions read and write the table for every caller
-
-CREATE TABLE zklock_fences (
-	lock text COLLATE "C" PRIMARY KEY,
-	token bigint NOT NULL,
-	fenced_at timestamptz NOT NULL,
-	fenced_by text NOT NULL
-) USING heap;
-
--- the owner of the database dumps and restores the rows
-GRANT SELECT, INSERT ON zklock_fences TO pg_database_owner;
-SELECT pg_catalog.pg_extension_config_dump('zklock_fences', '');
-
-CREATE FUNCTION zklock_fences_keep()
-RETURNS trigger
-AS 'MODULE_PATHNAME', 'zklock_fences_keep'
-LANGUAGE C;
-
-REVOKE EXECUTE ON FUNCTION zklock_fences_keep() FROM PUBLIC;
-
-COMMENT ON FUNCTION zklock_fences_keep() IS
-	'trigger of zklock_fences: no write lowers or removes a recorded token';
-
-CREATE TRIGGER zklock_fences_keep
-	BEFORE INSERT OR UPDATE OR DELETE ON zklock_fences
-	FOR EACH ROW EXECUTE FUNCTION zklock_fences_keep();
-CREATE TRIGGER zklock_fences_keep_all
-	BEFORE TRUNCATE ON zklock_fences
-	FOR EACH STATEMENT EXECUTE FUNCTION zklock_fences_keep();
-
--- ALWAYS: in the apply workers of logical replication too
-ALTER TABLE zklock_fences ENABLE ALWAYS TRIGGER zklock_fences_keep;
-ALTER TABLE zklock_fences ENABLE ALWAYS TRIGGER zklock_fences_keep_all;
-
-COMMENT ON TRIGGER zklock_fences_keep ON zklock_fences IS
-	'keeps the greater token';
-COMMENT ON TRIGGER zklock_fences_keep_all ON zklock_fences IS
-	'refuses TRUNCATE';
-
-COMMENT ON TABLE zklock_fences IS
-	'greatest tokens of cluster-wide locks that zk_fence() recorded in this database; kept by dump and restore';
-COMMENT ON COLUMN zklock_fences.lock IS 'name of the lock in UTF-8, percent-encoded';
-COMMENT ON COLUMN zklock_fences.token IS 'greatest fencing token of an exclusive holder';
-COMMENT ON COLUMN zklock_fences.fenced_at IS 'when it was recorded, by this server''s clock';
-COMMENT ON COLUMN zklock_fences.fenced_by IS 'the session user at that time';
+-- fencing
 
 CREATE FUNCTION zk_fence(name text)
 RETURNS bigint
@@ -330,39 +286,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE
 COST 1000;
 
 COMMENT ON FUNCTION zk_fence(text) IS
-	'record the token of a cluster-wide lock that this session holds in this database; an error if a later holder has recorded its token; returns the fencing token';
-
-CREATE FUNCTION zk_fence_reset(name text)
-RETURNS void
-AS 'MODULE_PATHNAME', 'zk_fence_reset'
-LANGUAGE C VOLATILE PARALLEL UNSAFE
-COST 1000;
-
-REVOKE EXECUTE ON FUNCTION zk_fence_reset(text) FROM PUBLIC;
-
-COMMENT ON FUNCTION zk_fence_reset(text) IS
-	'remove the token recorded for a name, after the ZooKeeper ensemble was rebuilt empty';
-
-CREATE FUNCTION zk_fence_reset()
-RETURNS void
-AS 'MODULE_PATHNAME', 'zk_fence_reset'
-LANGUAGE C VOLATILE PARALLEL UNSAFE
-COST 1000;
-
-REVOKE EXECUTE ON FUNCTION zk_fence_reset() FROM PUBLIC;
-
-COMMENT ON FUNCTION zk_fence_reset() IS
-	'remove all tokens recorded in this database, after the ZooKeeper ensemble was rebuilt empty';
-
-CREATE FUNCTION zk_fence_vacuum(older_than interval)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'zk_fence_vacuum'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
-
-REVOKE EXECUTE ON FUNCTION zk_fence_vacuum(interval) FROM PUBLIC;
-
-COMMENT ON FUNCTION zk_fence_vacuum(interval) IS
-	'remove tokens recorded longer ago than the given age and before the oldest session of this database started; returns the number removed';
+	'fence off earlier holders of a cluster-wide lock that this session holds: their transactions that fence it, too, commit before this call or not at all; an error if a later holder has fenced it; returns the fencing token';
 
 
 -- views of locks and sessions

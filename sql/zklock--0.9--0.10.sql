@@ -5,6 +5,20 @@
 -- of a user that depends on one of the dropped ones makes the update fail.
 
 
+-- fences have no table
+
+DROP FUNCTION zk_fence_reset(text);
+DROP FUNCTION zk_fence_reset();
+DROP FUNCTION zk_fence_vacuum(interval);
+ALTER EXTENSION zklock DROP TABLE zklock_fences;
+DROP TABLE zklock_fences;
+DROP FUNCTION zklock_fences_keep();
+
+COMMENT ON FUNCTION zk_fence(text) IS
+	'fence off earlier holders of a cluster-wide lock that this session holds: their transactions that fence it, too, commit before this call or not at all; an error if a later holder has fenced it; returns the fencing token';
+
+
+
 -- several names, as one
 
 ALTER FUNCTION zk_lock_all(text[]) RENAME TO zk_lock_many;

@@ -31,13 +31,6 @@
 #define guc_free(text) free(text)
 #endif
 
-/* 16: backend status by index; the index starts at 1 */
-#if PG_VERSION_NUM >= 160000
-#define zklock_backend_status(i) pgstat_get_local_beentry_by_index((i) + 1)
-#else
-#define zklock_backend_status(i) pgstat_fetch_stat_local_beentry((i) + 1)
-#endif
-
 /* 17: LockHeldByMe() can also check stronger modes */
 static inline bool
 zklock_lock_held_by_me(const LOCKTAG *tag, LOCKMODE mode)

@@ -13,7 +13,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
-#include "backend/session/session.h"
+#include "backend/lock/lock.h"
 #include "backend/transaction/transaction.h"
 #include "compat.h"
 
@@ -38,5 +38,6 @@ _PG_init(void)
 	zklock_define_settings();
 	zklock_install_hooks();
 	zklock_install_shared_memory();
+	zklock_install_fences();
 	zklock_register_crash_release();
 }

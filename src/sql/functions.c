@@ -253,7 +253,7 @@ NAME_ENTRY(zk_lock_token, token_of(&names.name, &fcinfo->isnull))
 NAME_ENTRY(zk_release_permit, release_permit(&names.name))
 NAME_ENTRY(zk_revoke, Int32GetDatum(zklock_revoke(&names.name)))
 NAME_ENTRY(zk_revoked, BoolGetDatum(zklock_is_revoked(&names.name)))
-NAME_ENTRY(zk_fence, Int64GetDatum(zklock_fence(&names.name, fcinfo->flinfo->fn_oid)))
+NAME_ENTRY(zk_fence, Int64GetDatum(zklock_fence(&names.name)))
 NAME_ENTRY(zk_locks_of, zklock_show_locks(fcinfo, &names.name))
 ENTRY(zklock_locks, zklock_show_locks(fcinfo, NULL))
 
@@ -372,45 +372,3 @@ NAME_ENTRY(zk_try_ ## level ## acquire_permit, \
 
 PERMIT_ENTRIES(, ZKLOCK_SESSION)
 PERMIT_ENTRIES(xact_, ZKLOCK_TRANSACTION)
-
-
-/*
- * Fencing, for administrators
- */
-
-PG_FUNCTION_INFO_V1(zk_fence_reset);
-
-Datum
-zk_fence_reset(PG_FUNCTION_ARGS)
-{
-	bool		all = PG_NARGS() == 0;
-	ZklockNames names;
-
-	if (all)
-		zklock_require_leader();
-	else
-		read_name(fcinfo, &names);
-	zklock_fence_reset(all ? NULL : &names.name, fcinfo->flinfo->fn_oid);
-	PG_RETURN_VOID();
-}
-
-PG_FUNCTION_INFO_V1(zk_fence_vacuum);
-
-Datum
-zk_fence_vacuum(PG_FUNCTION_ARGS)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz until;
-
-	zklock_require_leader();
-	require_argument(fcinfo, 0);
-	until = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_mi_interval,
-													TimestampTzGetDatum(now),
-													PG_GETARG_DATUM(0)));
-	if (until > now)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("age must not be negative"),
-				 errhint("Use an interval of zero or more.")));
-	PG_RETURN_INT64(zklock_fences_vacuum(until, fcinfo->flinfo->fn_oid));
-}

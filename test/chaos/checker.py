@@ -90,7 +90,7 @@ class Replay:
         self.holds = {}         # name => Hold
         self.open = {}          # (name, mode) => Section
         self.permits = Permits()
-        self.fences = []        # of the open transaction: depth, record, exclusive
+        self.fences = []        # of the open transaction: record, exclusive, upgraded
         self.last_ok = self.time = record["end"]
         self.alternative = None
         self.loss_reported = False
@@ -138,7 +138,7 @@ class Replay:
             if op == "fence":
                 self.fenced(record)
             self.model.apply(op)
-        self.end_fences(op)
+        self.end_fences()
         # A close needs no answer: the backend may have been terminated before it.
         self.close_sections(self.last_ok if op == "close" else record["start"])
         if alone and op not in ("begin", "close", "rollback", "rollback_to"):
@@ -281,20 +281,13 @@ class Replay:
                  for key, section in self.open.items()})
 
     def fenced(self, record):
-        exclusive = (record["names"][0], "x") in self.open
-        self.fences.append([len(self.model.nested or ()), record, exclusive])
+        section = self.open.get((record["names"][0], "x"))
+        self.fences.append((record, section is not None, section is not None and section.upgraded))
 
-    def end_fences(self, op):
-        """What a fence of the open transaction becomes when a savepoint or all ends."""
-        depth = len(self.model.nested or ())
-        if op == "rollback_to":
-            self.fences = [fence for fence in self.fences if fence[0] < depth]
-        elif op == "release":
-            for fence in self.fences:
-                fence[0] = min(fence[0], depth)
-        elif self.model.nested is None:
-            self.check.fences += [(self, record, exclusive)
-                                  for _, record, exclusive in self.fences]
+    def end_fences(self):
+        """A fence counts to the end of the transaction; no rollback to a savepoint ends it."""
+        if self.model.nested is None:
+            self.check.fences += [(self, *fence) for fence in self.fences]
             self.fences = []
 
     # Failure.
@@ -317,7 +310,6 @@ class Replay:
             self.model.end()
         elif self.model.nested:
             self.model.rollback_to()
-            self.end_fences("rollback_to")
         self.close_sections(self.last_ok)
 
     def note_possible_effect(self, record):
@@ -335,7 +327,7 @@ class Replay:
             if written and record["op"] in ("commit", "write"):
                 self.commit(record, float("inf"))
         self.model = Holds()
-        self.end_fences(record["op"])
+        self.end_fences()
         self.close_sections(self.last_ok)
         self.over = True
 
@@ -514,18 +506,19 @@ class Check:
 
     def check_fences(self):
         """Checks that in one database no fence with a smaller token commits after one
-        with a greater token. Shared holders store no token."""
+        with a greater token, if one of the two holders was exclusive. The token of an upgraded
+        holder is that of its shared hold: later sharers have released before the upgrade."""
         by_lock = defaultdict(list)
         servers = self.header.get("servers", {})
-        for replay, record, exclusive in self.fences:
+        for replay, record, exclusive, upgraded in self.fences:
             commit = self.commits.get(record.get("txn"))
             if commit:
                 key = (servers.get(replay.process), record["names"][0])
-                by_lock[key].append((record["value"], commit, exclusive))
+                by_lock[key].append((record["value"], commit, exclusive, exclusive and not upgraded))
         for (server, name), found in by_lock.items():
-            for token, (process, start, _, _), _ in found:
-                for greater, (_, _, end, _), recorded in found:
-                    if recorded and greater > token and end < start:
+            for token, (process, start, _, _), _, excludes_later in found:
+                for greater, (_, _, end, _), excludes_earlier, _ in found:
+                    if (excludes_earlier or excludes_later) and greater > token and end < start:
                         self.wrong("fence passed",
                                    f"{name} on server {server}: {process} "
                                    f"with token {token} at {start:.3f} after "

@@ -139,7 +139,7 @@ def upgraded():
 
 
 def shared_fences():
-    """Sharers store no token in the fence table: the smaller token may come later."""
+    """Sharers do not fence each other off: the smaller token may come later."""
     story = Story()
     for process, token in (("p", 10), ("q", 11)):
         story.begin(process).lock(process, token, mode="s",
@@ -160,8 +160,27 @@ def fenced(first, second):
     return story
 
 
+def fences_of(first, second):
+    """A holder with token 10 in the first mode fences after one with token 11 in the second."""
+    story = Story()
+    for process, token, mode in (("p", 10, first), ("q", 11, second)):
+        story.begin(process).lock(process, token, mode=mode, level="transaction")
+    for process, token in (("q", 11), ("p", 10)):
+        story.add(process, "fence", names=["n"], value=token,
+                  txn=story.open[process]).commit(process)
+    return story
+
+
+def upgraded_fence():
+    """A sharer upgrades, and fences with a smaller token after a later sharer."""
+    story = Story().lock("p", 10, mode="s").begin("q").lock("q", 11, mode="s", level="transaction")
+    story.add("q", "fence", names=["n"], value=11, txn=story.open["q"]).commit("q")
+    story.begin("p").lock("p", 10, level="transaction")
+    return story.add("p", "fence", names=["n"], value=10, txn=story.open["p"]).commit("p")
+
+
 def fence_rolled_back():
-    """A fence that is rolled back with its lock, before a newer holder's fence."""
+    """A fence that is rolled back with its lock still counts at the end of the transaction."""
     story = Story()
     story.begin("p").add("p", "savepoint")
     for process, token in (("p", 10), ("q", 11)):
@@ -256,6 +275,11 @@ BAD = [
      visible(None), "committed too late to be seen"),
     ("an older holder that commits after a newer holder's fence",
      fenced(11, 10), "fence passed", "token going back"),
+    ("an older writer that commits after a newer sharer's fence",
+     fences_of("x", "s"), "fence passed", "two holders"),
+    ("an older sharer that commits after a newer writer's fence",
+     fences_of("s", "x"), "fence passed", "two holders"),
+    ("a fence that is rolled back to a savepoint, and overtaken", fence_rolled_back(), "fence passed"),
     ("a lock that is taken again by a session that keeps none", kept(True), "token given twice"),
     ("a kept lock that is taken again after another session had it",
      kept(False, keeps=True), "taken again too late", "token going back"),
@@ -346,7 +370,7 @@ GOOD = [
      .lock("r", 11, mode="s").unlock("r", mode="s").lock("p", 10, mode="s")),
     ("fences in order", fenced(10, 11)),
     ("fences of sharers in another order", shared_fences()),
-    ("a fence that is rolled back to a savepoint", fence_rolled_back()),
+    ("a fence of an upgraded holder after one of a later sharer", upgraded_fence()),
     ("two permits of two", all_commit(permits(2))),
     ("two permits that are released one by one, and then a third",
      own_permits().held("p", ("p", "session", 2, 10)).unlock("p", mode="p")

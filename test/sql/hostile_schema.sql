@@ -52,11 +52,8 @@ ROLLBACK TO unqualified;
 -- a user with this schema first in search_path, and with objects of the same names
 SET LOCAL search_path = pg_temp, trap, pg_catalog;
 CREATE TEMP TABLE zk_locks (kind text, name text, mode text, granted boolean, queue_position int, server text, pid int, session_id text);
-CREATE TEMP TABLE zklock_fences (lock text, token bigint, fenced_at timestamptz, fenced_by text);
-INSERT INTO zklock_fences VALUES ('hostile.a', 9223372036854775807, now(), 'nobody');
 SELECT zk_lock('hostile.a') IS NOT NULL AS locked, zk_try_lock('hostile.b', '0') AS tried;
 SELECT zk_fence('hostile.a') IS NOT NULL AS fenced;
-SELECT count(*) FROM trap.zklock_fences;
 SELECT name FROM zk_held_locks ORDER BY name COLLATE pg_catalog."C";
 SELECT count(*) FROM trap.zk_locks WHERE name OPERATOR(pg_catalog.=) 'hostile.a';
 SELECT count(wait_time) FROM zk_stat;

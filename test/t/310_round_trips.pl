@@ -193,8 +193,8 @@ costs($s, "SELECT zk_unlock_many(ARRAY['a', 'b', 'c'])", 'multi', 'the second re
 sub acquire_often
 {
 	my ($s, $lock) = @_;
-	my $all = $lock =~ /^ARRAY/ ? '_all' : '';
-	$s->query_ok("SELECT count(zk_lock$all($lock)), count(zk_unlock$all($lock)) FROM generate_series(1, 12)");
+	my $many = $lock =~ /^ARRAY/ ? '_many' : '';
+	$s->query_ok("SELECT count(zk_lock$many($lock)), count(zk_unlock$many($lock)) FROM generate_series(1, 12)");
 	return;
 }
 acquire_often($s, "'again'");
@@ -283,6 +283,31 @@ for my $check ('lease', 'always', 'off')
 	like(confirmation('a'), qr/^getData multi\b/, '... watches the lock before it sends a proof')
 	  if $check eq 'always';
 	$fresh->quit;
+}
+
+# A fence asks only if a conflicting holder may have fenced since this one's node was created.
+{
+	my @all = map { locker($node) } 1, 2;
+	for my $try (1, 2)
+	{
+		for my $holder (@all)
+		{
+			costs($holder, ['BEGIN', "SELECT zk_xact_lock('a')", "SELECT zk_fence('a'), zk_fence('a')", 'COMMIT'],
+				'create2 getChildren delete', 'a transaction with a fence sends what it would without');
+			is(confirmation('a'), '', 'and asks nothing, also if others have fenced before');
+		}
+	}
+	$all[0]->query_ok("SELECT zk_lock('b')");
+	costs($all[0], ["SELECT zk_fence('b')", "SELECT zk_fence('b')", "SELECT zk_unlock('b')"],
+		'delete', 'the fences of a session that leads cost nothing');
+	is(confirmation('b'), '', 'and no question');
+	$_->query_ok("SELECT zk_lock_shared('c')") for @all;
+	$all[0]->query_ok("SELECT zk_fence('c'), zk_unlock_shared('c')");
+	start_record($all[1]);
+	$all[1]->query_ok("SELECT zk_lock('c'), zk_fence('c'), zk_fence('c'), zk_unlock_all()");
+	requests_until_now($all[1]);
+	is(scalar(grep { is_proof($_) } $proxy->record), 1, 'an upgraded holder asks once if another sharer has fenced');
+	$_->quit for @all;
 }
 
 # An idle session sends nothing but pings.

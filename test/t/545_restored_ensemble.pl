@@ -1,8 +1,8 @@
 # An ensemble is restored from an old copy of its data: holders lose their locks and get
-# the error, tokens restart at those of the copy, and fences refuse the smaller tokens until
-# an administrator resets them.
+# the error, and tokens restart at those of the copy. Fences compare no tokens: no healthy holder is
+# refused, and a holder of the old ensemble is.
 #
-# Promises: 1.5, 6.1
+# Promises: 1.5, 5.1, 6.1
 
 use strict;
 use warnings;
@@ -19,7 +19,7 @@ use ZkLock::ZkServer;
 
 my $dir = PostgreSQL::Test::Utils::tempdir();
 mkdir "$dir/zk" or die "$dir/zk: $!";
-my $zk = ZkLock::ZkServer->start(tick_time => 1000, dir => "$dir/zk");
+my $zk = ZkLock::ZkServer->start(tick_time => 1000, dir => "$dir/zk", config => { maxSessionTimeout => 600000 });
 
 # A server that starts reports sessions that it has not yet read as expired: no client
 # connects before the server is ready.
@@ -48,9 +48,16 @@ my $holder = session($node);
 $holder->query_ok(
 	"SELECT zk_lock('many' || i), zk_unlock('many' || i) FROM generate_series(1, 100) AS i");
 my $token = $holder->query_ok("SELECT zk_lock('guarded')");
-works($holder, "SELECT zk_fence('guarded')", $token, 'a token is recorded after the copy was taken');
+works($holder, "SELECT zk_fence('guarded')", $token, 'a holder fences after the copy was taken');
 $long->query_ok("SELECT zk_lock('more'), zk_unlock('more')");
 $_->query_ok("BEGIN; INSERT INTO t VALUES ('lost')") for $holder, $long;
+
+# A holder that does not notice anything until it ends the session by its own clock.
+my $silent = ZkLock::Proxy->start(target => $zk);
+my $stopped = session_with($node, connect_string => $silent->connect_string, session_timeout => '60s');
+$stopped->query_ok("SELECT zk_lock('stopped'), zk_fence('stopped')");
+$stopped->query_ok("BEGIN; INSERT INTO t VALUES ('lost')");
+$silent->freeze;
 
 # The server stays down until the leases of all sessions, a third of the timeout, have ended.
 $proxy->cut(refuse => 1);
@@ -71,13 +78,23 @@ works($long, "SELECT zk_try_lock('before')", 't', 'the locks can be acquired aga
 
 my $next = session($node);
 works($next, "SELECT zk_lock('guarded') < $token", 't', 'tokens are smaller than before');
-fails_with($next, "SELECT zk_fence('guarded')", '40001',
-	'a fence refuses the smaller token, with a hint', like => qr/HINT:.*zk_fence_reset/);
-works($next, 'SELECT lock FROM zklock_fences', 'guarded', 'the table of fences shows the lock');
-$next->query_ok('SELECT zk_fence_reset()');
-works($next, "SELECT zk_fence('guarded') = zk_lock_token('guarded')", 't', 'the fence accepts the token after a reset');
+works($next, "SELECT zk_fence('guarded') = zk_lock_token('guarded')", 't', 'a fence passes with a smaller token');
+$next->query_ok('SELECT zk_unlock_all()');
+for my $mode ('_shared', '', '_shared')
+{
+	works($_, "SELECT zk_lock$mode('guarded') = zk_fence('guarded'), zk_unlock$mode('guarded')", 't|t',
+		"sessions of the new ensemble and of the old server fence in turn: zk_lock$mode") for $next, $long;
+}
+$next->query_ok("SELECT zk_lock('stopped')");
+works($next, "SELECT zk_fence('stopped') < $token", 't', 'a holder of the new ensemble fences a lock that one of the old ensemble holds');
+$stopped->query_async("SELECT zk_fence('stopped')");
+wait_blocked($stopped, or => sub { $stopped->finished });
+$silent->thaw;
+failed_with($stopped, '40001', 'the holder of the old ensemble is refused, although its token is greater', like => qr/"stopped" was lost/);
+$stopped->query('COMMIT');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, 'the holder of the old ensemble cannot commit');
 
-$_->quit for $holder, $long, $next, $sleeper;
+$_->quit for $holder, $long, $next, $sleeper, $stopped;
 nothing_left($zkc, 'no node is left');
 
 done_testing();

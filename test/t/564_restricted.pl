@@ -139,9 +139,9 @@ $owner->query_ok("UPDATE attack SET statement = 'SELECT public.zk_xact_lock(''vi
 works($s, 'BEGIN; REFRESH MATERIALIZED VIEW seen; COMMIT', '', '... and the transaction can be repeated');
 works($s, $held, $before, '... by a session that holds the others');
 
-# The statement of a fence is such code, too.
-$other->query_ok(q(SELECT zk_lock('fenced'), zk_fence('fenced'), zk_unlock('fenced')));
-$other->query_ok(q(BEGIN; UPDATE zklock_fences SET fenced_by = 'x' WHERE lock = 'fenced'));
+# A fence that waits for the transaction of an earlier holder.
+$other->query_ok(q(SELECT zk_lock('fenced')));
+$other->query_ok(q(BEGIN; SELECT zk_fence('fenced'), zk_unlock('fenced')));
 $s->query_ok(q(BEGIN; SELECT zk_xact_lock('fenced')));
 $s->query_async(q(SELECT zk_fence('fenced')));
 wait_blocked($s);
@@ -150,7 +150,7 @@ failed_with($s, '40001', 'a loss while a fence waits is reported', like => qr/"f
 $s->query_ok('ROLLBACK');
 works($s, 'SELECT 1', '1', '... once');
 
-# ... and a handler around it runs.
+# A handler around it runs.
 $s->query_ok(q(BEGIN; SELECT zk_xact_lock('fenced')));
 $s->query_async(q(DO $$ BEGIN PERFORM zk_fence('fenced'); EXCEPTION WHEN serialization_failure THEN RAISE NOTICE 'caught'; END $$));
 wait_blocked($s);

@@ -104,7 +104,7 @@ SELECT * FROM $schema.zk_locks; SELECT * FROM $schema.zk_held_locks; SELECT * FR
 SELECT * FROM $schema.zk_blocking(1); SELECT * FROM $schema.zk_locks_of('a'); SELECT * FROM $schema.zk_session();
 SELECT zklock_advisory.pg_advisory_lock(1), zklock_advisory.pg_try_advisory_xact_lock(1, 2), zklock_advisory.pg_advisory_unlock(1);
 CALL $schema.zk_lock_wait('c', '1s');
-SELECT zklock_advisory.pg_advisory_unlock_all(), $schema.zk_fence_reset(), $schema.zk_fence_vacuum('1 day'), $schema.zk_stat_reset();
+SELECT zklock_advisory.pg_advisory_unlock_all(), $schema.zk_stat_reset();
 SQL
 	runs_no_trap('drop', 'DROP EXTENSION zklock CASCADE');
 }

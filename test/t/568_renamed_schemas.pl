@@ -1,6 +1,6 @@
 # The owner of a database owns the schema of the extension, and exchanges its name with that of
-# another schema again and again. Code of the other schema does not run as a superuser who fences,
-# as the owner of the table of fences, or as a superuser who hardens or creates an extension.
+# another schema again and again. Code of the other schema does not run as a superuser who hardens
+# or creates an extension.
 
 use strict;
 use warnings;
@@ -11,7 +11,7 @@ use ZkLock::Cluster;
 use ZkLock::Document;
 use ZkLock::Shared;
 
-use constant { FENCES => 500, ATTEMPTS => 20 };
+use constant ATTEMPTS => 20;
 
 my $zk = shared_zk();
 my $node = shared_node('a', zk => $zk);
@@ -28,27 +28,12 @@ BEGIN
 	IF (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN ALTER ROLE dbo SUPERUSER; END IF;
 	RETURN 1;
 END $$;
-CREATE FUNCTION mine.seize_row() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM mine.seize(); RETURN NEW; END $$;
 CREATE PROCEDURE mine.rename(pause float) LANGUAGE plpgsql AS $$
 BEGIN
 	SET synchronous_commit = off;
 	LOOP
 		ALTER SCHEMA public RENAME TO third; ALTER SCHEMA other RENAME TO public; ALTER SCHEMA third RENAME TO other; COMMIT;
 		PERFORM pg_sleep(pause);
-	END LOOP;
-END $$;
-CREATE FUNCTION mine.fence() RETURNS bigint BEGIN ATOMIC SELECT public.zk_fence('x'); END;
-CREATE FUNCTION mine.insert() RETURNS bigint BEGIN ATOMIC
-	INSERT INTO public.zklock_fences VALUES ('x', 1, now(), 'x'); SELECT 1::bigint;
-END;
-CREATE PROCEDURE mine.repeat(call text, n int) LANGUAGE plpgsql AS $$
-BEGIN
-	FOR i IN 1 .. n LOOP
-		BEGIN
-			EXECUTE call;
-		EXCEPTION WHEN undefined_table OR invalid_schema_name OR serialization_failure THEN NULL;
-		END;
-		COMMIT;
 	END LOOP;
 END $$;
 SQL
@@ -74,21 +59,6 @@ sub nobody_is_seized
 	return;
 }
 
-my $view = q(CREATE VIEW other.zklock_fences AS SELECT 'x'::text AS lock, mine.seize() AS token);
-my $table = <<'SQL';
-CREATE TABLE other.zklock_fences (lock text PRIMARY KEY, token bigint, fenced_at timestamptz, fenced_by text);
-CREATE TRIGGER seize BEFORE INSERT ON other.zklock_fences FOR EACH ROW EXECUTE FUNCTION mine.seize_row();
-SQL
-for (['zk_fence of a sharer', 'zk_lock_shared', 'fence', $view], [ 'zk_fence of a holder', 'zk_lock', 'fence', $table ],
-	[ 'INSERT into the table of fences', 'zk_lock', 'insert', $view ])
-{
-	my ($what, $lock, $call, $create) = @$_;
-	$caller->query_ok("SELECT public.$lock('x'); $create; SELECT mine.$call()");
-	while_renaming(0, sub { works($caller, "CALL mine.repeat('SELECT mine.$call()', ${\ FENCES})", '', "$what, beside renames") });
-	nobody_is_seized($what);
-	$caller->query_ok('SELECT public.zk_unlock_all(); DROP ' . ($create =~ /^CREATE (\w+)/)[0] . ' other.zklock_fences');
-}
-
 # Twins of the functions, for statements that name these.
 $caller->query_ok(<<'SQL');
 DO $$
@@ -98,7 +68,7 @@ BEGIN
 	FOR f IN SELECT p.proname, p.prokind, pg_get_function_identity_arguments(p.oid) AS arguments, p.prorettype::regtype AS result
 		FROM pg_proc AS p JOIN pg_depend AS d ON d.objid = p.oid AND d.deptype = 'e' AND d.classid = 'pg_proc'::regclass
 		JOIN pg_extension AS e ON e.oid = d.refobjid
-		WHERE e.extname = 'zklock' AND NOT p.proretset AND p.prorettype <> 'trigger'::regtype AND p.proname LIKE 'zk\_%'
+		WHERE e.extname = 'zklock' AND NOT p.proretset AND p.proname LIKE 'zk\_%'
 	LOOP
 		IF f.prokind = 'p' THEN
 			EXECUTE format('CREATE PROCEDURE other.%I(%s) LANGUAGE plpgsql AS ''BEGIN PERFORM mine.seize(); END''', f.proname, f.arguments);

@@ -16,13 +16,13 @@ UNIT_PROVE ?= prove
 
 UNIT_TESTS ?= $(sort $(patsubst test/unit/%.c,%,$(wildcard test/unit/test_*.c)))
 # valgrind runs one thread at a time, so long tests and tests with many threads are too slow.
-UNIT_VALGRIND_TESTS ?= $(filter-out test_threads test_faults test_random,$(UNIT_TESTS))
+UNIT_VALGRIND_TESTS ?= $(filter-out test_threads test_faults test_random test_fence_schedules,$(UNIT_TESTS))
 
 # Without the files that call the client library.
 UNIT_COUNTED = $(filter-out zk_%,$(patsubst %.c,%,$(notdir $(wildcard $(UNIT_RECIPE)/*.c $(UNIT_RECIPE)/*/*.c))))
 UNIT_PARTS = $(UNIT_COUNTED) \
 	$(filter-out test_%,$(patsubst test/unit/%.c,%,$(wildcard test/unit/*.c)))
-UNIT_HEADERS = $(wildcard $(UNIT_RECIPE)/*.h $(UNIT_RECIPE)/*/*.h test/unit/*.h)
+UNIT_HEADERS = $(wildcard $(UNIT_RECIPE)/../backend/base/fence_rule.h $(UNIT_RECIPE)/*.h $(UNIT_RECIPE)/*/*.h test/unit/*.h)
 
 vpath %.c $(UNIT_RECIPE) $(wildcard $(UNIT_RECIPE)/*) test/unit
 

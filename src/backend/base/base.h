@@ -12,6 +12,7 @@
 #include "lib/ilist.h"
 #include "utils/timestamp.h"
 
+#include "backend/base/fence_rule.h"
 #include "recipe/recipe.h"
 
 
@@ -203,6 +204,7 @@ typedef struct ZklockHold
 	int64		token;
 	TimestampTz acquired_at;
 	int			revocations_reported;	/* revocations of "lock" */
+	ZklockFenceMark fence;		/* of "lock"; see fence.c */
 	bool		lost;			/* set by the last check in loss.c */
 	int			pins;			/* calls that use this entry */
 	uint64		acquired;		/* last call that acquired an array with it (locks.c) */

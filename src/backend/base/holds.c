@@ -172,6 +172,8 @@ zklock_hold_granted(ZklockHold *hold, ZklLock *lock, ZklMode mode,
 		hold->acquired_at = now;
 		hold->revocations_reported = 0;
 	}
+	else
+		zklock_fence_rule_upgraded(&hold->fence);
 	hold->lock = lock;
 	hold->token = zkl_lock_token(lock);
 	hold->mode = mode;

@@ -237,6 +237,14 @@ extern void zklock_note_late_loss(void);
  */
 extern void zklock_note_release(const ZklockHold *released);
 
+/*
+ * Asks the ensemble whether this session still holds this lock, and everything else, with a
+ * request that is sent now.  Waits, interruptibly, like zklock_check_commit(), whatever
+ * zklock.commit_check is.  Raises 40001 if not, or if there is no answer; then the
+ * transaction cannot commit.
+ */
+extern void zklock_confirm_hold(const ZklockHold *hold);
+
 /* Can zklock_check_commit() refuse this commit?  Neither throws nor waits. */
 extern bool zklock_relies_on_locks(void);
 
@@ -333,5 +341,28 @@ extern bool zklock_read_queues(ZklockReader *reader, bool is_semaphore, const ch
  * of the requests.
  */
 extern int	zklock_revoke(const ZklockName *name);
+
+
+/*
+ * Fencing: an earlier holder cannot commit after a conflicting later one has fenced (fence.c)
+ */
+
+/* Called once, from _PG_init(), in the postmaster. */
+extern void zklock_install_fences(void);
+
+/*
+ * Called before the create of the lock's node is submitted: notes who has fenced.  If the node is
+ * an older one, the caller clears "is_known" of the mark.  May run out of memory.
+ */
+extern void zklock_fence_note(ZklockHold *hold);
+
+/*
+ * Fences a lock that this session holds, in the mode in which it holds it: makes sure that no
+ * conflicting later holder has fenced it in this database, and that none can before this
+ * transaction ends.  Returns the token; raises 55000 if the lock is not held, 40001 if the
+ * ensemble has to be asked and does not confirm the hold, 25006 during recovery.  Waits,
+ * interruptibly, for transactions of conflicting holders that have fenced the lock.
+ */
+extern int64 zklock_fence(const ZklockName *name);
 
 #endif							/* ZKLOCK_LOCK_H */

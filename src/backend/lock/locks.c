@@ -78,6 +78,8 @@ request_locks(LockAcquisition *a, ZklSession *session)
 		if (hold->mode >= a->mode)
 			continue;
 		actions[n] = ZKLOCK_ACTION_LOCK(hold->name.display);
+		if (hold->lock == NULL)
+			zklock_fence_note(hold);
 		items[n].name = hold->name.encoded;
 		items[n].mode = a->mode;
 		items[n].held = hold->lock;
@@ -87,7 +89,9 @@ request_locks(LockAcquisition *a, ZklSession *session)
 	if (items[0].may_be_kept && items[0].held == NULL)
 		request = zkl_kept_request(session, items[0].name, items[0].mode,
 								   a->timeout.timeout_ms == 0);
-	if (request == NULL)
+	if (request)
+		a->holds[0]->fence.is_known = false;	/* its node is older than this call */
+	else
 	{
 		data = zklock_identity();
 		request = zkl_lock_request(session, items, n, a->timeout.timeout_ms == 0,

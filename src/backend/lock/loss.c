@@ -275,7 +275,8 @@ is_confirmed(void *arg, int64 *check_again)
 	Confirmation *c = arg;
 
 	*check_again = Min(c->deadline, c->statement_deadline);
-	zklock_wait_is_for(ZKLOCK_WAIT_COMMIT_CHECK);
+	if (transaction.at_commit)
+		zklock_wait_is_for(ZKLOCK_WAIT_COMMIT_CHECK);
 	c->status = zkl_session_confirmed(c->session);
 	if (c->status == ZKL_PENDING && zkl_now_ms() >= c->statement_deadline)
 		ereport(ERROR,
@@ -284,20 +285,22 @@ is_confirmed(void *arg, int64 *check_again)
 	return c->status != ZKL_PENDING || zkl_now_ms() >= c->deadline;
 }
 
-/* Asks the ensemble to confirm that everything that the session holds is still held. */
-static void
-confirm(ZklSession *session, int session_timeout_ms)
+/*
+ * Asks the ensemble to confirm that everything that the session holds is still held.  Returns the
+ * reason if it does not, for DETAIL.
+ */
+static const char *
+confirm(bool fresh)
 {
+	ZklSession *session = zklock_session_current();
+	int			timeout_ms = Min(zkl_session_info(session).session_timeout_ms,
+								 Max(zklock_session_timeout, zklock_ensemble_timeout));
 	Confirmation c = {
-		session, zkl_now_ms() + session_timeout_ms, zklock_statement_deadline(), ZKL_PENDING
+		session, zkl_now_ms() + timeout_ms, zklock_statement_deadline(), ZKL_PENDING
 	};
-	ZklockNameList held;
-	bool		session_is_lost;
 	MemoryContext context = CurrentMemoryContext;
 
-	transaction.failed = true;	/* until it is confirmed */
-	zkl_session_confirm(session,
-						zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS);
+	zkl_session_confirm(session, fresh);
 	PG_TRY();
 	{
 		zklock_wait(session, is_confirmed, &c);
@@ -309,23 +312,56 @@ confirm(ZklSession *session, int session_timeout_ms)
 	}
 	PG_END_TRY();
 	zklock_check_loss();		/* closes a lost session */
-	transaction.failed = c.status != ZKL_OK;
-	if (!transaction.failed)
-		return;
-	held = list_holds(false, &session_is_lost);
-	note_affected(&held);
+	if (c.status == ZKL_OK)
+		return NULL;
+	return c.status == ZKL_PENDING
+		? psprintf("The ZooKeeper ensemble did not answer within %d ms.", timeout_ms)
+		: c.status == ZKL_SERVER_ERROR ? "The ZooKeeper ensemble gave an unexpected answer."
+		: "The ZooKeeper session has ended.";
+}
+
+static _Noreturn void
+raise_unconfirmed(const char *detail)
+{
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 transaction.unproven == 0
+			 !transaction.at_commit || transaction.unproven == 0
 			 ? errmsg("could not verify that this session still holds %s", zklock_list_text(&affected))
 			 : errmsg("could not verify that this session held %s until the release or the commit",
 					  zklock_list_text(&affected)),
-			 c.status == ZKL_PENDING
-			 ? errdetail("The ZooKeeper ensemble did not answer within %d ms.", session_timeout_ms)
-			 : c.status == ZKL_SERVER_ERROR
-			 ? errdetail("The ZooKeeper ensemble gave an unexpected answer.")
-			 : errdetail("The ZooKeeper session has ended."),
+			 errdetail_internal("%s", detail),
 			 errhint("Acquire the lock again when the ensemble is reachable, then retry the transaction.")));
+}
+
+/* At commit.  A wait that is interrupted refuses the commit, too. */
+static void
+confirm_all(void)
+{
+	ZklockNameList held;
+	bool		session_is_lost;
+	const char *problem;
+
+	transaction.failed = true;	/* until it is confirmed */
+	problem = confirm(zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS);
+	transaction.failed = problem != NULL;
+	if (problem == NULL)
+		return;
+	held = list_holds(false, &session_is_lost);
+	note_affected(&held);
+	raise_unconfirmed(problem);
+}
+
+void
+zklock_confirm_hold(const ZklockHold *hold)
+{
+	ZklockNameList list = {0};
+	const char *problem = confirm(true);
+
+	if (problem == NULL)
+		return;
+	zklock_list_hold(&list, hold);
+	zklock_fail_transaction(&list);
+	raise_unconfirmed(problem);
 }
 
 void
@@ -386,8 +422,7 @@ prove_locks(void)
 
 	if (must_prove || zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS ||
 		!zkl_session_lease_lasts(session, true))
-		confirm(session, Min(zkl_session_info(session).session_timeout_ms,
-							 Max(zklock_session_timeout, zklock_ensemble_timeout)));
+		confirm_all();
 }
 
 void
