@@ -127,7 +127,8 @@ typedef struct ZklSessionConfig
 	int			max_nodes;
 	int32_t		sequence_limit; /* highest number to use; 0: ZKL_SEQUENCE_LIMIT */
 	ZklSessionKey resumed;		/* the session to resume, to close it; or none */
-	uint32_t	server_tag;		/* of all sessions that share local locks; in the names of nodes */
+	uint32_t	server_tag;		/* of all sessions that share local locks, at most ZKL_MAX_SERVER_TAG; in the names of
+								 * nodes */
 
 	/*
 	 * Called with the session's mutex held, on any of its threads, when a lock
@@ -138,6 +139,9 @@ typedef struct ZklSessionConfig
 	/* The same when the release of a lock is requested. */
 	void		(*on_revoke_io) (void);
 } ZklSessionConfig;
+
+/* The highest bit is clear, unlike in the names of other programs' nodes. */
+#define ZKL_MAX_SERVER_TAG UINT32_C(0x7fffffff)
 
 /* Limit of max_nodes: the paths, of 70 bytes at least, must fit into one packet. */
 #define ZKL_MAX_NODES 7143

@@ -122,12 +122,9 @@ check_position(const char *const *mine, int n_mine, bool upgrade)
 	ZklContender own;
 	const char *other;
 	const char *expected_other = NULL;
-	bool		follows_reader;
-	bool		expected_follows = false;
 	bool		has_anchor = false;
 	ZklPosition expected = ZKL_POSITION_GONE;
-	ZklPosition got = zkl_position(children, n_children, mine, n_mine, upgrade, &other,
-								   &follows_reader);
+	ZklPosition got = zkl_position(children, n_children, mine, n_mine, upgrade, &other);
 
 	for (int i = 1; i < n_mine; i++)
 		has_anchor = has_anchor || contains(children, n_children, mine[i]);
@@ -139,28 +136,23 @@ check_position(const char *const *mine, int n_mine, bool upgrade)
 
 		expected = upgrade ? expected_upgrade(row, n, &own, &expected_other)
 			: expected_newcomer(row, n, own.writer, &expected_other);
-		for (int i = 0; i < n; i++)
-			expected_follows |= own.writer && !row[i].c.writer;
 	}
 	must(got == expected, "the position of %s of %d is %d, not %d", mine[0], n_children, got, expected);
 	if (got == ZKL_POSITION_WAITS || got == ZKL_POSITION_MOVE_UP)
 		must(other && strcmp(other, expected_other) == 0,
 			 "the position of %s refers to %s, not %s", mine[0], other, expected_other);
-	must(follows_reader == expected_follows, "%s does%s follow a reader", mine[0],
-		 expected_follows ? "" : " not");
 }
 
 static void
 check_exclusion(void)
 {
 	const char *other;
-	bool		unused;
 	int			firsts = 0;
 	int			writers = 0;
 	ZklContender c;
 
 	for (int i = 0; i < n_children; i++)
-		if (zkl_position(children, n_children, &children[i], 1, false, &other, &unused) ==
+		if (zkl_position(children, n_children, &children[i], 1, false, &other) ==
 			ZKL_POSITION_FIRST && zkl_parse_child(children[i], &c))
 		{
 			firsts++;

@@ -136,7 +136,7 @@ join(const Step *step)
 	const char *value = strchr(step->argument, '=') + 1;
 
 	if (step->argument[0] == 't')
-		scene_config.server_tag = (uint32_t) atoi(value);
+		scene_config.server_tag = (uint32_t) strtoul(value, NULL, 10);
 	else if (strncmp(step->argument, "names", 5) == 0)
 		scene_config.node_names = strcmp(value, "kazoo") == 0 ? ZKL_NODE_NAMES_KAZOO : ZKL_NODE_NAMES_CURATOR_MUTEX;
 	else
@@ -248,7 +248,7 @@ static void
 create_foreign(const Step *step)
 {
 	foreign_node("a", strcmp(step->argument, "bit") == 0 ? "_c_11111111-2222-3333-4444-555585555555-__WRIT__"
-				 : "_c_11111111-2222-3333-4444-555555555555-__WRIT__",
+				 : "_c_11111111-2222-4333-8444-5555f5555555-__WRIT__",
 				 fake_session_id(step->party->client));
 }
 

@@ -41,8 +41,9 @@
  *		deny /a, denyread /a, denyexactly /a	(of all) an ACL forbids to create and delete nodes at or below this
  *							path; to read this node; to create it; without a path no more
  *		reap				(of all) the server deletes empty containers
- *		foreign				another program's writer waits for "a" in the party's session; "foreign
- *							bit": its name has the mark of a node that may be kept
+ *		foreign				another program's writer waits for "a" in the party's session; its name is that
+ *							of Curator or kazoo, whose random UUIDs may have the bit of nodes that may be
+ *							kept; "foreign bit": of one whose GUID looks like zklock's
  *
  * After an action everything runs until nothing changes; after "lock!" the next step
  * follows at once.

@@ -48,6 +48,28 @@ test_crowd(void)
 	scene_end(NULL);
 }
 
+/* Readers behind the writers wait for the first writer, which waits for the reader before. */
+static void
+test_crowd_behind_reader(void)
+{
+	begin_waiters("abcdef", "A share a, B lock a, C lock a, D lock a");
+	ask_for(&parties[4], "a", X);
+	ask_for(&parties[5], "a", X);
+	fake_run_all();
+	for (int i = 2; i < 6; i++)
+		fake_count(parties[i].client);
+	pass(300);
+	is_int(reported_by(NULL), 1, "of writers behind a reader the first one reports");
+	for (int i = 2; i < 6; i++)
+		is_str(fake_trace(parties[i].client), "", "... another one sends no request (%d)", i);
+	give_up_all(B);
+	fake_run_all();
+	pass(1);
+	is_int(reported_by(C), 1, "... and the next one when it is the first");
+	is_int(reported_by(NULL), 1, "... alone");
+	scene_end(NULL);
+}
+
 /* Local waiters that hold nothing block no session in the ensemble. */
 static void
 test_local_crowd(void)
@@ -165,6 +187,7 @@ int
 main(void)
 {
 	test_crowd();
+	test_crowd_behind_reader();
 	test_local_crowd();
 	test_one();
 	test_changes();

@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * test_deadlock_random.c
- *		Deadlocks under random schedules: sessions of three servers lock, upgrade,
+ *		Deadlocks under random schedules: sessions of three servers lock, upgrade, downgrade,
  *		wait for each other's rows, give up, lose their connections and read from
- *		servers that lag, while reports and answers are still under way.
+ *		servers that lag, while other programs queue, and reports and answers are still under
+ *		way.
  *
  * The true wait-for graph is derived from the nodes in the ensemble and from the row
  * waits.  Every victim must be in a deadlock when it gets its verdict; and if
@@ -15,6 +16,8 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <string.h>
+
 #include "waiters.h"
 #include "walk.h"
 
@@ -31,6 +34,10 @@
 static const char *const names[N_NAMES] = {"a", "b", "c", "d"};
 
 static const char *const semaphores[N_SEMAPHORES] = {"one", "two"};
+
+/* The session of another program, and its node; or "". */
+#define STRANGER 77
+static char foreign[256];
 
 static bool with_faults;
 static int	n_victims;
@@ -64,6 +71,29 @@ act_end(Party *party)
 		end_transaction(party);
 }
 
+/* The party shares what it held exclusively, or has upgraded. */
+static void
+act_downgrade(Party *party)
+{
+	const char *name = names[dice(N_NAMES)];
+
+	if (mode_of(party, name) == ZKL_MODE_EXCLUSIVE)
+		reduce(party, name, ZKL_MODE_SHARED);
+}
+
+/* A writer of another program queues, or the one that does goes. */
+static void
+act_foreign(void)
+{
+	if (foreign[0])
+	{
+		fake_tree_delete(foreign);
+		foreign[0] = '\0';
+	}
+	else
+		strcpy(foreign, foreign_node(names[dice(N_NAMES)], "_c_11111111-2222-4333-8444-555555555555-__WRIT__", STRANGER));
+}
+
 static void
 act(void)
 {
@@ -79,8 +109,12 @@ act(void)
 		ask_permit_randomly(party, semaphores, N_SEMAPHORES);
 	else if (kind < 12 && !is_busy(party))
 		act_row(party);
+	else if (kind < 14 && !is_busy(party))
+		act_downgrade(party);
 	else if (kind < 15)
 		act_end(party);
+	else if (kind < 16)
+		act_foreign();
 	else if (kind < 19 && with_faults)
 		disturb_connection(party, false);
 	else if (kind < 20 && with_faults)
@@ -101,6 +135,7 @@ walk(unsigned seed)
 	const char *failed = NULL;
 
 	with_faults = seed % 2 == 0;
+	foreign[0] = '\0';
 	scene_begin(0);
 	if (seed % 4 > 1)
 		scene_config.node_names = ZKL_NODE_NAMES_KAZOO;
@@ -118,6 +153,8 @@ walk(unsigned seed)
 		return failed;
 	for (int i = 0; i < MAX_PARTIES; i++)
 		end_transaction(&parties[i]);
+	if (foreign[0])
+		act_foreign();
 	return scene_settles() && reported_by(NULL) == 0 ? NULL : "a wait report is left";
 }
 

@@ -159,26 +159,31 @@ last_node(const Party *party, ZklWaitPlace place, const char *name)
 	return last;
 }
 
-/* Is the party's node a writer's behind a reader's of another session? */
+/* Is the party's node a writer's, and the nearest one before it a reader's? */
 static bool
 follows_reader(const Party *party, const char *name)
 {
 	const char *own = last_node(party, ZKL_PLACE_LOCK, name);
 	const char *parent = path_of_place(ZKL_PLACE_LOCK, name);
+	const char *nearest = NULL;
 	ZklContender mine;
-	ZklContender c;
+	ZklContender before = {.writer = true};
 
 	if (own == NULL || !zkl_parse_child(own, &mine) || !mine.writer)
 		return false;
 	for (FakeNode *node = fake_tree_first(); node; node = node->next)
 	{
 		const char *child = fake_tree_child(node->path, parent);
+		ZklContender c;
 
-		if (child && zkl_parse_child(child, &c) && !c.writer && owner_of(node) != party &&
-			zkl_is_before(c.number, child, mine.number, own))
-			return true;
+		if (child == NULL || !zkl_parse_child(child, &c) ||
+			!zkl_is_before(c.number, child, mine.number, own) ||
+			(nearest && zkl_is_before(c.number, child, before.number, nearest)))
+			continue;
+		nearest = child;
+		before = c;
 	}
-	return false;
+	return !before.writer;
 }
 
 /* A report, with the memory that it needs; its local waiters are valid until the next one. */

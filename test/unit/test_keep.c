@@ -106,6 +106,15 @@ static const Play plays[] = {
 
 	/* whom to ask */
 	{"a node whose data do not say that it may be kept is not asked for", USED "D foreign bit, B lock, B sends clgw"},
+	{"... nor a node of Curator or kazoo: it is not even read, whatever bits its random name has", USED "D foreign, B lock, B sends clw"},
+	{"... and an attempt behind it is refused at once", USED "D foreign, B try, B is busy, B sends clsld"},
+	{"a server whose hash begins with the bits 10, as random UUIDs do, is asked",
+	"A join tag=2147483655, B join tag=7, A keep, A lock, A release, B lock, B sends clgwul, B has X, A nodes 0"},
+	{"... and asks", "A join tag=7, B join tag=2147483655, A keep, A lock, A release, B try, B sends clgwul, B has X, A nodes 0"},
+	{"... and knows its own nodes, which an attempt waits for",
+	"A join tag=2147483655, B join tag=2147483655, A lock, A disconnect, A release, B try, B is pending, A connect, B has X"},
+	{"a server with the greatest tag is asked, too",
+	"A join tag=4294967295, B join tag=7, A keep, A lock, A release, B lock, B sends clgwul, B has X, A nodes 0"},
 	{"... nor one that is in use, and an attempt is refused in the second list", "A keep, A lock, B lock, C lock, C sends clgw, D try, D is busy, D sends clsld"},
 	{"... nor one whose name has no mark: it is not even read", USED "A lock, B lock, B sends clw"},
 	{"... nor the session's own", USED "A keep, A share, A release, A lock, A sends dclw"},
@@ -304,6 +313,36 @@ test_many(void)
 	scene_end(NULL);
 }
 
+/* The names of other programs, with all values of the bits that mean something in zklock's. */
+static void
+test_many_foreign(void)
+{
+	scene_begin(1);
+	forget(lock_now(A, "a", X));
+	release_all(A);
+	fake_run_all();
+	for (unsigned i = 0; i < 100; i++)
+	{
+		char		child[64];
+
+		if (i % 2)
+			snprintf(child, sizeof(child), "_c_%08x-2222-4333-%x444-5555%x%07x-__READ__", i + 1000, 8 + i / 2 % 4, i / 2 % 16, i);
+		else
+			snprintf(child, sizeof(child), "%08x22224333%x4445555%x%07x__rlock__", i + 1000, 8 + i / 2 % 4, i / 2 % 16, i);
+		foreign_node("a", child, 99);
+	}
+	fake_count(A->client);
+	ask_for(A, "a", X);
+	fake_run_all();
+	is_str(fake_trace(A->client), "clw", "a waiter behind 100 nodes of other programs reads one of them");
+	fake_disconnect(A->client);
+	fake_count(A->client);
+	fake_connect(A->client);
+	fake_run_all();
+	is_str(fake_trace(A->client), "lw", "... also on a new connection");
+	scene_end(NULL);
+}
+
 int
 main(void)
 {
@@ -313,5 +352,6 @@ main(void)
 	test_unreadable();
 	test_taken_again();
 	test_many();
+	test_many_foreign();
 	return done();
 }

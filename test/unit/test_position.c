@@ -100,14 +100,13 @@ queue_entries(const char *text, bool upgrade, ZklPosition expected, const char *
 {
 	Queue		queue;
 	const char *other;
-	bool		follows_reader;
 	ZklPosition position;
 
 	queue_read(&queue, text);
 	for (int reversed = 0; reversed < 2; reversed++)
 	{
 		position = zkl_position(queue.children, queue.n, queue.mine, queue.n_mine,
-								upgrade, &other, &follows_reader);
+								upgrade, &other);
 		if (!ok(position == expected, "%s%s", promise, reversed ? " (reversed)" : ""))
 			diag("%s: position %d instead of %d", text, position, expected);
 		if (other_label)
@@ -168,19 +167,18 @@ test_missing(void)
 {
 	Queue		queue;
 	const char *other;
-	bool		unused;
 
 	queue_read(&queue, "A:W0 B:W1");
-	is_int(zkl_position(queue.children + 1, 1, queue.mine, 1, false, &other, &unused),
+	is_int(zkl_position(queue.children + 1, 1, queue.mine, 1, false, &other),
 		   ZKL_POSITION_GONE, "a node that is missing in the list is gone");
 	queue_read(&queue, "A:W1 A:R0 B:R2");
-	is_int(zkl_position(queue.children + 1, 2, queue.mine, 2, true, &other, &unused),
+	is_int(zkl_position(queue.children + 1, 2, queue.mine, 2, true, &other),
 		   ZKL_POSITION_GONE, "... also an upgrade");
 	queue_entries("lease_holder B:W1", false, ZKL_POSITION_GONE, NULL, "a name that is no contender's has no position");
 	queue.children[1] = queue.children[2];
-	is_int(zkl_position(queue.children, 2, queue.mine, 2, true, &other, &unused),
+	is_int(zkl_position(queue.children, 2, queue.mine, 2, true, &other),
 		   ZKL_POSITION_NO_ANCHOR, "an upgrade needs the node of the shared lock");
-	is_int(zkl_position(queue.children, 0, queue.mine, 2, true, &other, &unused),
+	is_int(zkl_position(queue.children, 0, queue.mine, 2, true, &other),
 		   ZKL_POSITION_NO_ANCHOR, "... also in an empty list");
 }
 
@@ -234,28 +232,6 @@ test_deadlock(void)
 	queue_entries("A:W5 A:R0 B:R1 C:R2 B:W4", true, ZKL_POSITION_DEADLOCK, NULL, "the later upgrade gets the error with other sharers in the queue");
 	queue_entries("A:W4 A:R0 B:W1", false, ZKL_POSITION_WAITS, "B:W1", "a writer that does not upgrade never gets the deadlock error");
 }
-
-static bool
-follows_reader(const char *text, bool upgrade)
-{
-	Queue		queue;
-	const char *other;
-	bool		follows;
-
-	queue_read(&queue, text);
-	zkl_position(queue.children, queue.n, queue.mine, queue.n_mine, upgrade, &other, &follows);
-	return follows;
-}
-
-static void
-test_follows_reader(void)
-{
-	ok(follows_reader("A:W2 B:R0 C:W1", false), "a writer follows a reader, also if it waits for a writer");
-	ok(follows_reader("A:W2 A:R0 B:R1", true), "an upgrade follows another sharer");
-	ok(!follows_reader("A:W1 B:W0 C:R2", false), "a writer does not follow a reader behind it");
-	ok(!follows_reader("A:R1 B:R0", false), "a reader follows none");
-}
-
 
 /*
  * Queues seen from outside: which nodes hold the lock
@@ -427,10 +403,9 @@ agrees(const Draw *draw)
 		int			partner = draw->partner[own];
 		const char *mine[2] = {draw->names[own], partner >= 0 ? draw->names[partner] : NULL};
 		const char *other;
-		bool		unused;
 		bool		first = zkl_position(draw->children, draw->n, mine, partner >= 0 ? 2 : 1,
 										 draw->writer[own] && partner >= 0,
-										 &other, &unused) == ZKL_POSITION_FIRST;
+										 &other) == ZKL_POSITION_FIRST;
 
 		if (own != i || queue[i].granted != first)
 			return false;
@@ -486,7 +461,6 @@ main(void)
 	test_downgrade();
 	test_upgrade();
 	test_deadlock();
-	test_follows_reader();
 	test_queues();
 	test_places();
 	test_agreement();

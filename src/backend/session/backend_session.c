@@ -179,7 +179,7 @@ server_tag(void)
 	hash_string(zklock_server_name(), namespace_hash)};
 	uint64		hash = hash_bytes_extended((unsigned char *) key, sizeof(key), 0);
 
-	return Max((uint32) hash, 1);
+	return Max((uint32) hash & ZKL_MAX_SERVER_TAG, 1);
 }
 
 static void

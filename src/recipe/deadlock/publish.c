@@ -63,9 +63,25 @@ has_settled(const ZklRequest *request)
 }
 
 /*
+ * Does the writer wait right behind a reader, or another program's writer?  A reader behind
+ * it waits for it, but not for the readers before it.  Of several writers between, one report
+ * suffices: that of the first one that is a session of zklock, as the later ones wait for it.
+ * This looks at the predecessor alone, which the node watches.  Whether there is a reader
+ * anywhere before is not known: a list shows that only until a holder downgrades its lock.
+ */
+static bool
+keeps_readers_from_readers(const ZklNode *node)
+{
+	ZklContender predecessor;
+
+	return node->mode == ZKL_MODE_EXCLUSIVE && zkl__node_predecessor(node, &predecessor) &&
+		!(predecessor.writer && zkl_is_zklocks(&predecessor));
+}
+
+/*
  * Can another session wait for this one, apart from its local waiters?  For one that holds
  * nothing and waits with one node, others wait only where they also wait for its blockers,
- * unless it is a writer that keeps readers behind it from other readers.
+ * with one exception.
  */
 static bool
 may_block(const ZklRequest *request)
@@ -75,7 +91,7 @@ may_block(const ZklRequest *request)
 	for (const ZklNode *node = zkl__nodes(request->session); node; node = node->next)
 		if (node->state == NODE_HELD || node->lock)
 			return true;
-	return request->nodes[0]->follows_reader;
+	return request->permit == NULL && keeps_readers_from_readers(request->nodes[0]);
 }
 
 /*

@@ -185,7 +185,7 @@ zkl__ask_for_kept(ZklSession *session, const char *lock_path, const ZklResult *l
 		const char *child = list->children[i];
 
 		if (strlen(child) >= ZKL_CHILD_NAME_SIZE || !zkl_parse_child(child, &other) ||
-			(other.guid_end & ZKL_KEEP_BIT) == 0 || !(waiter.writer || other.writer) ||
+			!zkl_may_be_kept(&other) || !(waiter.writer || other.writer) ||
 			(int64_t) other.owner == zkl__session_id(session) ||
 			!zkl_is_before(other.number, child, waiter.number, contender))
 			continue;
@@ -226,7 +226,7 @@ may_be_kept(const ZklNode *node, const char *other)
 	ZklContender contender;
 
 	return !is_released_here(node, other) && zkl_parse_child(other, &contender) &&
-		(contender.guid_end & ZKL_KEEP_BIT) != 0;
+		zkl_may_be_kept(&contender);
 }
 
 /* Returns whether this node holds the lock: one that waits will use it. */
@@ -234,9 +234,8 @@ static bool
 is_granted(const ZklResult *list, const char *child)
 {
 	const char *before;
-	bool		unused;
 
-	return zkl_position(list->children, list->n_children, &child, 1, false, &before, &unused) ==
+	return zkl_position(list->children, list->n_children, &child, 1, false, &before) ==
 		ZKL_POSITION_FIRST;
 }
 

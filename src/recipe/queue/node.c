@@ -214,6 +214,18 @@ zkl_parse_child(const char *name, ZklContender *contender)
 }
 
 bool
+zkl_is_zklocks(const ZklContender *contender)
+{
+	return contender->has_owner && contender->guid_end >> 32 <= ZKL_MAX_SERVER_TAG;
+}
+
+bool
+zkl_may_be_kept(const ZklContender *contender)
+{
+	return zkl_is_zklocks(contender) && (contender->guid_end & ZKL_KEEP_BIT) != 0;
+}
+
+bool
 zkl_is_contender(const char *child)
 {
 	ZklContender unused;

@@ -33,14 +33,21 @@ extern bool zkl_parse_child(const char *name, ZklContender *contender);
 /* Reads the GUID that a name begins with; returns its end.  NULL, and zeros, if there is none. */
 extern const char *zkl_parse_guid(const char *name, uint64_t *owner, uint64_t *guid_end);
 
-/* Returns the second half of a GUID.  A tag of 0 is the form without a server tag. */
+/*
+ * Returns the second half of a GUID.  A tag of 0 is the form without a server tag.  The GUIDs
+ * of Curator and kazoo are random UUIDs, whose second half begins with the bits 10; no tag has
+ * the first of these bits (ZKL_MAX_SERVER_TAG).
+ */
 extern uint64_t zkl_guid_end(uint32_t tag, uint32_t counter);
+
+/* Returns whether the name is one that zklock gives, and not another program's. */
+extern bool zkl_is_zklocks(const ZklContender *contender);
 
 /*
  * Kept locks.  The node of a single lock may be kept by its session when the lock is
  * released: until another session asks for it.  Name and data say so from the create.  The
- * bit in the name spares contenders the read of all other nodes; as other programs have
- * random GUIDs, only the last word of the data proves it.  The word goes forward only:
+ * bit in the name spares contenders the read of all other nodes; the last word of the data
+ * proves it.  The word goes forward only:
  *
  *		may		the session may keep it
  *		ask		a contender has asked
@@ -59,6 +66,9 @@ typedef enum ZklKeepState
 
 /* In the counter of zkl_guid_end(): the node may be kept. */
 #define ZKL_KEEP_BIT UINT32_C(0x80000000)
+
+/* Returns whether the name says that its session may keep the node. */
+extern bool zkl_may_be_kept(const ZklContender *contender);
 
 /* Returns what the last word of a node's data, any bytes, says. */
 extern ZklKeepState zkl_parse_keep(const char *data, int data_len);
@@ -117,14 +127,11 @@ typedef enum ZklPosition
  * next number.  An upgrade is a writer whose
  * session holds a reader node (see doc/design.md).  "other", which points into
  * "children", is set for WAITS to the predecessor, for MOVE_UP to the waiting
- * writer, and for DEADLOCK to the other sharer's reader.  "follows_reader" is set for
- * deadlock detection: is it a writer with a reader before it?  Then readers behind it wait
- * for it, and not for that reader.  A list that has become old is no harm: a reader before
- * can only leave.
+ * writer, and for DEADLOCK to the other sharer's reader.
  */
 extern ZklPosition zkl_position(const char *const *children, int n_children,
 								const char *const *mine, int n_mine,
-								bool upgrade, const char **other, bool *follows_reader);
+								bool upgrade, const char **other);
 
 /* A contender in a queue, of any session. */
 typedef struct ZklQueued

@@ -120,7 +120,6 @@ struct ZklNode
 	bool		is_permit;		/* a permit: in no queue, its owner lists and grants */
 	bool		created_parent; /* this session created the lock's znode, and deletes it later */
 	bool		in_semaphore;	/* lock_path is one of the znodes of a semaphore */
-	bool		follows_reader; /* not first: a writer, and readers are before it */
 	unsigned	news;			/* of ZklNodeNews; marked if not 0 */
 	ZklStatus	failure;		/* NODE_FAILED */
 	int			raw_code;
@@ -134,7 +133,7 @@ struct ZklNode
 	ZklHoldWatch hold_watch;	/* HELD: what is known about it */
 	int32_t		revoked_version;	/* data version of the last revocation counted, or 0 */
 
-	/* lock/kept.c; HELD, of nodes with ZKL_KEEP_BIT */
+	/* lock/kept.c; HELD, of nodes whose names have ZKL_KEEP_BIT */
 	ZklKeepState keep;
 	bool		is_kept;		/* neither a lock's nor a request's */
 	int64_t		kept_until_ms;
@@ -222,6 +221,7 @@ extern void zkl__nodes_advance(ZklSession *session);
 extern void zkl__nodes_watched(ZklSession *session, const char *path);
 extern void zkl__node_advance(ZklNode *node);
 extern bool zkl__node_has_predecessor(const ZklNode *node);
+extern bool zkl__node_predecessor(const ZklNode *node, ZklContender *predecessor);
 extern void zkl__node_creating(ZklNode *node, bool is_new_queue);
 extern void zkl__node_created(ZklNode *node, ZklResultCode code,
 							  const char *path, int64_t czxid);

@@ -106,7 +106,7 @@ position_of(ZklNode *node, const ZklResult *list, const char **other)
 			mine[n_mine++] = anchor->priv->new_name;
 	}
 	return zkl_position(list->children, list->n_children, mine, n_mine,
-						node->upgrade, other, &node->follows_reader);
+						node->upgrade, other);
 }
 
 /* A waiter reads its predecessor. */
@@ -265,6 +265,13 @@ bool
 zkl__node_has_predecessor(const ZklNode *node)
 {
 	return node->state == NODE_READING || node->state == NODE_WAITING;
+}
+
+/* Parses the name of the node's predecessor; returns false if it has none, as far as is known. */
+bool
+zkl__node_predecessor(const ZklNode *node, ZklContender *predecessor)
+{
+	return zkl__node_has_predecessor(node) && zkl_parse_child(node->priv->watched, predecessor);
 }
 
 /* Makes a waiting node list the queue when it is advanced next; ignores a list in flight. */

@@ -201,7 +201,7 @@ position_of_newcomer(const ZklQueued *before, int n, bool writer, const char **o
 ZklPosition
 zkl_position(const char *const *children, int n_children,
 			 const char *const *mine, int n_mine,
-			 bool upgrade, const char **other, bool *follows_reader)
+			 bool upgrade, const char **other)
 {
 	ZklContender own;
 	ZklQueued  *before;
@@ -210,7 +210,6 @@ zkl_position(const char *const *children, int n_children,
 	int			n = 0;
 
 	*other = NULL;
-	*follows_reader = false;
 	for (int i = 1; i < n_mine; i++)
 		has_anchor |= is_among(mine[i], children, n_children);
 	if (!has_anchor)
@@ -226,10 +225,7 @@ zkl_position(const char *const *children, int n_children,
 		if (zkl_parse_child(children[i], &before[n].contender) &&
 			zkl_is_before(before[n].contender.number, children[i], own.number, mine[0]) &&
 			!is_among(children[i], mine, n_mine))
-		{
-			*follows_reader |= own.writer && !before[n].contender.writer;
 			n++;
-		}
 	}
 	sort_from(before, n, (uint32_t) own.number + 1);
 	position = upgrade ? position_of_upgrade(before, n, &own, other)

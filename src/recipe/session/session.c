@@ -209,7 +209,7 @@ configure(ZklConfig *to, const ZklSessionConfig *from, char *room)
 	to->node_names = from->node_names;
 	to->max_nodes = from->max_nodes;
 	to->sequence_limit = from->sequence_limit ? from->sequence_limit : ZKL_SEQUENCE_LIMIT;
-	to->server_tag = from->server_tag;
+	to->server_tag = from->server_tag & ZKL_MAX_SERVER_TAG;
 	to->on_loss_io = from->on_loss_io ? from->on_loss_io : do_nothing_io;
 	to->on_revoke_io = from->on_revoke_io ? from->on_revoke_io : do_nothing_io;
 	to->root = put_path(&room, from->root, "");
