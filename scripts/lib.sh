@@ -320,7 +320,7 @@ git_here() { git -c safe.directory="$ROOT" -C "$ROOT" "$@"; }
 # Builds an earlier version from the history: by default the last one with a socket pair between
 # the client library and the ensemble, and without a tag of the server in the names of its nodes.
 build_earlier() {
-	local dir=$WORK/earlier commit=${1:-$EARLIER}
+	local dir=$WORK/earlier commit=$1
 	"${AS_USER[@]}" mkdir "$dir"
 	git_here archive "$commit" | "${AS_USER[@]}" tar -C "$dir" -xf -
 	"${AS_USER[@]}" make -C "$dir" --no-print-directory -s -j "$(nproc)" \
