@@ -55,6 +55,20 @@ require_own_code(void)
 				 errhint("Call the function outside of index expressions and materialized views, or use transaction-level locks.")));
 }
 
+/*
+ * Autovacuum evaluates the expressions of indexes and statistics, in a worker that belongs to
+ * no role and in which nobody waits for an answer: it could hold other programs up for hours.
+ */
+static void
+require_no_autovacuum(void)
+{
+	if (MyBackendType == B_AUTOVAC_WORKER)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot acquire zk locks in an autovacuum worker"),
+				 errhint("Do not acquire locks in the expressions of indexes and statistics.")));
+}
+
 static void
 require_session_level(void)
 {
@@ -148,6 +162,7 @@ tokens_of(ZklockNames *names)
 static bool
 acquire(ZklockNames *names, ZklMode mode, ZklockScope scope, int64 timeout_ms)
 {
+	require_no_autovacuum();
 	if (scope == ZKLOCK_SESSION)
 		require_session_level();
 	return zklock_acquire(names, mode, scope, timeout_ms);
@@ -353,6 +368,7 @@ acquire_permit(FunctionCallInfo fcinfo, const ZklockName *name, ZklockScope scop
 
 	require_argument(fcinfo, 1);
 	capacity = PG_GETARG_INT32(1);
+	require_no_autovacuum();
 	if (scope == ZKLOCK_SESSION)
 		require_session_level();
 	if (capacity < 1 || capacity > ZKLOCK_MAX_PERMITS)

@@ -12,6 +12,8 @@ import json
 import socket
 import struct
 import sys
+import threading
+import time
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError, NotEmptyError
@@ -191,6 +193,22 @@ class Driver:
 
     def session_id(self):
         return hex((self.client.client_id or (0,))[0] & (1 << 64) - 1)
+
+    def hold_session(self, session_id):
+        """Takes over the session of another client, and sends its heartbeats from now on."""
+        number = int(session_id, 16)
+        connect = struct.pack(">iqiQi16s?", 0, 0, 10000, number, 16, password_of(number), False)
+        ping = struct.pack(">iii", 8, -2, 11)
+        server = socket.create_connection(self.client.hosts[0], timeout=30)
+        server.sendall(struct.pack(">i", len(connect)) + connect)
+
+        def beat():
+            while server.recv(4096):
+                time.sleep(0.5)
+                server.sendall(ping)
+        threading.Thread(target=beat, daemon=True).start()
+        server.sendall(ping)
+        return True
 
     def end_session(self, session_id):
         """Takes over and closes the session of another client. That client may take it

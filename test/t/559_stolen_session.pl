@@ -2,7 +2,7 @@
 # ACLs: a ZooKeeper server computes the password of a session from its id, which everybody
 # can read. The holder's locks are free at once. The holder gets 40001, and
 # zklock.commit_check = always refuses its commit. TLS with client certificates excludes
-# such a program (550_tls.pl).
+# such a program (550_tls.pl). It can also keep the session of a dead backend, and its locks, alive.
 
 use strict;
 use warnings;
@@ -11,6 +11,7 @@ use Test::More;
 use ZkLock::Check;
 use ZkLock::Cluster;
 use ZkLock::Shared;
+use ZkLock::Util qw(hold_still wait_until);
 use ZkLock::ZkClient;
 
 my $zk = shared_zk();
@@ -75,6 +76,35 @@ $t = session($node);
 fails_with($t, "SET lock_timeout = '1ms'; SELECT zk_lock('x')", '55P03', "sessions of the holder's server wait for the end of its transaction",
 	hint => 0);
 $_->quit for $s, $t, $next;
+
+# A backend that has died or, as here, is stopped for ever: the lock of a second one, without a
+# stranger, shows how long a session lives. Twice, because resuming a session lets it live longer.
+{
+	my %short = ('zklock.session_timeout' => '4s');
+	my ($stolen, @controls) = map { session($node)->reconnect(%short) } 1 .. 3;
+	$stolen->query_ok("SELECT zk_lock('stolen')");
+	my $stolen_id = zk_session_id($stolen);
+	hold_still($stolen->pid);
+	$stranger->hold_session($stolen_id);
+	my $waiter = session($other);
+	for my $control (@controls)
+	{
+		$control->query_ok("SELECT zk_lock('control')");
+		hold_still($control->pid);
+		$waiter->query_async("SELECT zk_lock('control')");
+		like($waiter->wait_result, qr/^\d+$/, 'the session of a stopped backend expires');
+		$waiter->query_ok("SELECT zk_unlock('control')");
+		kill 'CONT', $control->pid;
+		$control->query("SELECT zk_unlock_all()");
+	}
+	works($waiter, "SELECT zk_try_lock('stolen')", 'f', 'a session whose heartbeats a stranger sends does not');
+	my $owner = ZkLock::ZkClient->new($zk->connect_string);
+	$owner->add_auth('digest', 'kept:S3cr3tPassw0rd');
+	$owner->delete($_) for queue_of($owner, 'stolen', '/kept');
+	works($waiter, "SELECT zk_try_lock('stolen')", 't', 'the lock is free when its znode is deleted with the credentials');
+	kill 'CONT', $stolen->pid;
+	$_->quit for $waiter, $stolen, @controls;
+}
 
 nothing_left($stranger, 'no node is left', root => '/kept');
 

@@ -220,9 +220,13 @@ zklock_identity(void)
 	StringInfoData data;
 
 	initStringInfo(&data);
-	/* Marks sessions of superusers, whose locks ordinary roles cannot revoke. */
+	/*
+	 * Marks the sessions that only superusers may cancel, whose locks only they can revoke:
+	 * those of superusers, and background workers without a role.
+	 */
 	appendStringInfo(&data, "%spid=%d",
-					 superuser_arg(MyProc->roleId) ? ZKL_SUPERUSER_DATA : "zklock ", MyProcPid);
+					 !OidIsValid(MyProc->roleId) || superuser_arg(MyProc->roleId) ? ZKL_SUPERUSER_DATA : "zklock ",
+					 MyProcPid);
 	add_name(&data, "server", zklock_server_name());
 	add_name(&data, "datname", get_database_name(MyDatabaseId));
 	add_name(&data, "usename", GetUserNameFromId(GetSessionUserId(), true));

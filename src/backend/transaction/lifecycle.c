@@ -34,6 +34,7 @@
 #include "catalog/objectaccess.h"
 #include "executor/executor.h"
 #include "nodes/parsenodes.h"
+#include "replication/logicalworker.h"
 #include "storage/ipc.h"
 #include "tcop/utility.h"
 #include "utils/resowner.h"
@@ -141,7 +142,9 @@ zklock_at_pre_prepare(void)
 				 : errmsg("cannot PREPARE a transaction that has acquired lock \"%s\"",
 						  zklock_hold_display(hold)),
 				 errdetail("Transaction-level locks and permits cannot outlive the session that acquired them."),
-				 errhint("Acquire it at session level with zk_lock() or zk_acquire_permit(), or do not use PREPARE TRANSACTION.")));
+				 IsLogicalWorker()
+				 ? errhint("Create the subscription with two_phase = off, or acquire no locks in triggers of its tables.")
+				 : errhint("Acquire it at session level with zk_lock() or zk_acquire_permit(), or do not use PREPARE TRANSACTION.")));
 }
 
 /*

@@ -142,6 +142,7 @@ sub add_auth
 		credential => $credential);
 }
 
+sub hold_session { return $_[0]->call('hold_session', session_id => $_[1]) }
 sub end_session { return $_[0]->call('end_session', session_id => $_[1]) }
 sub session_id { return $_[0]{pid} ? $_[0]->call('session_id') : undef }
 sub state { return $_[0]->call('state') }
