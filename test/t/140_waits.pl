@@ -46,11 +46,12 @@ sub all_is_clean
 }
 
 # The message is PostgreSQL's. Its context names the lock.
+# From 19 on PostgreSQL names its own lock first.
 sub names_the_lock
 {
 	my ($wait, $action) = (@_, 'lock "x"');
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return like($s->error, qr/^CONTEXT:  while trying to $action$/m, "$wait: the context names the lock");
+	return like($s->error, qr/^(?:CONTEXT:  (?:waiting for .*\n)?)while trying to $action$/m, "$wait: the context names the lock");
 }
 
 # A wait of each kind of call.
