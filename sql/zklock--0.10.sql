@@ -379,6 +379,14 @@ LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION zk_server() IS
 	'name of this server as shown in zk_locks.server';
 
+CREATE FUNCTION zklock_backend_session(pid integer)
+RETURNS text
+AS 'MODULE_PATHNAME', 'zklock_backend_session'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zklock_backend_session(integer) IS
+	'ZooKeeper session of a backend of this server as shown in zk_locks.session_id, null if it has none; for zk_blocking()';
+
 CREATE FUNCTION zk_blocking(pid integer)
 RETURNS TABLE (server text, pid integer, name text, mode text, granted boolean)
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
@@ -392,7 +400,7 @@ BEGIN ATOMIC
 	SELECT b.server, b.pid, b.name, b.mode, b.granted
 	FROM seen AS w JOIN seen AS b ON b.kind = w.kind AND b.name = w.name
 		AND b.parent IS NOT DISTINCT FROM w.parent
-	WHERE w.server = zk_server() AND w.pid = $1 AND NOT w.granted
+	WHERE w.session_id = (SELECT zklock_backend_session($1)) AND NOT w.granted
 		AND b.session_id IS DISTINCT FROM w.session_id
 		AND (b.granted OR b.queue_position < w.queue_position)
 		AND (b.mode <> 'shared' OR w.mode <> 'shared')

@@ -253,6 +253,36 @@ COMMENT ON COLUMN zk_lock_tree.requested_at IS 'as in zk_locks';
 
 GRANT SELECT ON zk_lock_tree TO PUBLIC;
 
+-- a backend is identified by its ZooKeeper session
+
+CREATE FUNCTION zklock_backend_session(pid integer)
+RETURNS text
+AS 'MODULE_PATHNAME', 'zklock_backend_session'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zklock_backend_session(integer) IS
+	'ZooKeeper session of a backend of this server as shown in zk_locks.session_id, null if it has none; for zk_blocking()';
+
+CREATE OR REPLACE FUNCTION zk_blocking(pid integer)
+RETURNS TABLE (server text, pid integer, name text, mode text, granted boolean)
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+COST 1000 ROWS 10
+BEGIN ATOMIC
+	WITH seen AS MATERIALIZED (
+		SELECT l.kind, l.name, l.mode, l.granted, l.queue_position, l.server,
+			l.pid, l.session_id,
+			CASE l.kind WHEN 'lock' THEN pg_catalog.regexp_replace(l.znode, '[^/]*$', '') END AS parent
+		FROM zk_locks AS l)
+	SELECT b.server, b.pid, b.name, b.mode, b.granted
+	FROM seen AS w JOIN seen AS b ON b.kind = w.kind AND b.name = w.name
+		AND b.parent IS NOT DISTINCT FROM w.parent
+	WHERE w.session_id = (SELECT zklock_backend_session($1)) AND NOT w.granted
+		AND b.session_id IS DISTINCT FROM w.session_id
+		AND (b.granted OR b.queue_position < w.queue_position)
+		AND (b.mode <> 'shared' OR w.mode <> 'shared')
+	ORDER BY b.name, b.granted DESC, b.queue_position, b.server, b.pid;
+END;
+
 -- one record, not a set
 DROP FUNCTION zk_session();
 

@@ -79,6 +79,17 @@ zkl_request_info(ZklRequest *request, ZklRequestInfo *info)
 	zkl__leave(request->session);
 }
 
+void
+zkl_request_look_again(ZklRequest *request)
+{
+	zkl__enter(request->session);
+	if (request->permit)
+		zkl__permit_look_again(request);
+	else
+		zkl__request_look_again(request);
+	zkl__leave(request->session);
+}
+
 ZklLock *
 zkl_request_lock(ZklRequest *request, int i)
 {

@@ -92,7 +92,7 @@ typedef enum ZklMaker
  * outside A-Za-z0-9_.:@~+=- become %XX, and the names "." and ".." are
  * encoded whole.  "out" has room for ZKL_ENCODED_SIZE(length).  Any thread.
  */
-extern void zkl_encode_name(const char *name, size_t length, char *out);
+extern size_t zkl_encode_name(const char *name, size_t length, char *out);
 
 
 /*
@@ -129,6 +129,12 @@ typedef struct ZklSessionConfig
 	ZklSessionKey resumed;		/* the session to resume, to close it; or none */
 	uint32_t	server_tag;		/* of all sessions that share local locks, at most ZKL_MAX_SERVER_TAG; in the names of
 								 * nodes */
+
+	/*
+	 * Set on any thread, before the close begins, to the number of nodes that the session has
+	 * released and that may still exist.  May be NULL.
+	 */
+	uint32_t   *pending_deletes;
 
 	/*
 	 * Called with the session's mutex held, on any of its threads, when a lock
@@ -242,9 +248,10 @@ typedef struct ZklLockItem
  * distinct, and no item asks for a mode that "held" covers.  "data" describes the
  * holder to readers of the nodes.  "non_blocking" is a non-blocking attempt: it ends with
  * BUSY if others are first.  But the caller has the local locks, so a node before whose
- * name has the server_tag is a pending delete; the attempt waits for it, and the caller
- * ends the request if that takes too long; as it does if has_asked stays set.  What the
- * session keeps of these names is given up.  Returns NULL only when memory is exhausted;
+ * name has the server_tag is mostly a pending delete: the attempt waits for it, released_by is
+ * set, and the caller calls zkl_request_look_again() if that session has nothing to delete.
+ * The caller ends the request if that takes too long; as it does if has_asked stays set.  What
+ * the session keeps of these names is given up.  Returns NULL only when memory is exhausted;
  * zkl_request_status() reports all other errors.  If the session is not connected, the
  * request is sent after connecting.
  */
@@ -275,16 +282,19 @@ typedef struct ZklRequestInfo
 	uint64_t	progress;		/* grows with each answer that brings the request further */
 	int			raw_code;		/* the client library's code for SERVER_ERROR */
 	int			culprit;		/* index of the item that failed or waits, or -1 */
-	int			n_excess;		/* BUSY, for a permit: so many permits of others must go */
-	int			n_others;
-	const uint64_t *others;		/* ... whose sessions these are: ascending, one for each permit, 0 if unknown; valid
-								 * until the request ends */
+	uint64_t	released_by;	/* a non-blocking attempt waits for the delete by this session; or 0 */
 	bool		is_permit;		/* the request is for a permit, not for locks */
 	int			capacity;		/* the semaphore's capacity, for OTHER_CAPACITY */
 	char		blocker[512];	/* the blocking node's data: any bytes, maybe cut, and a NUL */
 } ZklRequestInfo;
 
 extern void zkl_request_info(ZklRequest *request, ZklRequestInfo *info);
+
+/*
+ * For a non-blocking attempt with released_by: what it waits for is no pending delete.  Looks a
+ * second time, behind a sync, and treats these nodes as those of other servers.
+ */
+extern void zkl_request_look_again(ZklRequest *request);
 
 /* Takes the lock granted for item i of a request that is OK; to be called once. */
 extern ZklLock *zkl_request_lock(ZklRequest *request, int i);

@@ -1,7 +1,6 @@
-# A server's tables of its backends' sessions and permits are bounded, as its lock table
-# is, and entries go with them: when there is no room for another semaphore, the call fails with
-# 53200 and changes nothing, and the permits of sessions that have ended in any way leave
-# room for as many again.
+# A session can have permits of 16 semaphores, any number of each. A call for one of another
+# semaphore fails with 53400 and changes nothing, whatever other sessions have; and the permits of
+# sessions that have ended in any way leave room for as many again.
 
 use strict;
 use warnings;
@@ -19,10 +18,9 @@ superuser_reserved_connections = 0
 max_worker_processes = 0
 max_wal_senders = 0
 autovacuum_max_workers = 1
-max_locks_per_transaction = 10
 END
 
-# Acquires a permit of one semaphore after the other; returns how many before 53200.
+# Acquires a permit of one semaphore after the other; returns how many before 53400.
 sub fill
 {
 	my ($s) = @_;
@@ -31,11 +29,12 @@ sub fill
 	while ($n < 1000)
 	{
 		$s->query_ok('SAVEPOINT p');
-		$s->query("SELECT zk_acquire_permit('s" . ($n + 1) . "', 1)");
+		$s->query("SELECT zk_acquire_permit('s" . ($n + 1) . "', 9)");
 		last if !$s->ok;
 		$n++;
 	}
-	is($s->sqlstate, '53200', 'a permit beyond the room for semaphores is an error');
+	is($s->sqlstate, '53400', 'a permit of one semaphore more is an error');
+	like($s->error, qr/^HINT:  Release/m, '... with a hint');
 	$s->query_ok('ROLLBACK TO p');
 	$s->query_ok('COMMIT');
 	works($s, 'SELECT count(*) FROM zk_held_locks', $n, '... and the permits before it are held');
@@ -44,13 +43,15 @@ sub fill
 
 my $s = session($node);
 my $room = fill($s);
-cmp_ok($room, '>=', 10 * 4, "max_connections times max_locks_per_transaction have room ($room)");
-
+is($room, 16, 'a session has permits of 16 semaphores');
+works($s, "SELECT zk_try_acquire_permit('s1', 9), zk_try_acquire_permit('s16', 9)", 't|t', '... and can have more of each');
+works($s, "SELECT zk_try_lock('a lock')", 't', '... and locks');
 my $other = session($node);
-fails_with($other, "SELECT zk_acquire_permit('one more', 1)", '53200', '... for all backends together');
-works($other, "SELECT zk_try_lock('a lock')", 't', '... and locks are not affected');
+works($other, "SELECT zk_try_acquire_permit('one more', 1)", 't', '... and other sessions have their own');
 $s->query_ok("SELECT zk_release_permit('s1')");
-works($other, "SELECT zk_try_acquire_permit('s1', 1)", 't', 'a released permit leaves room for one of another backend');
+fails_with($s, "SELECT zk_acquire_permit('one more', 2)", '53400', 'one of two permits leaves no room for another semaphore');
+$s->query_ok("SELECT zk_release_permit('s1')");
+works($s, "SELECT zk_try_acquire_permit('last', 1)", 't', '... the last one does');
 $_->query_ok('SELECT zk_unlock_all()') for $s, $other;
 is(fill($s), $room, 'there is as much room after all were released');
 

@@ -1,5 +1,5 @@
 # zk_blocking() shows the holders and waiters, of any server or program, that block a
-# waiting backend of this server.
+# waiting backend of this server, which its ZooKeeper session identifies.
 
 use strict;
 use warnings;
@@ -48,6 +48,24 @@ $on_b->wait_result;
 is(blocking($on_c), line($on_b, qw(x exclusive t)), 'a waiter that was granted the lock is shown as holder');
 $on_b->query_ok("SELECT zk_unlock('x')");
 $on_c->wait_result;
+
+# Another server can have the same name: containers, copies of a virtual machine. A backend there with
+# the same process id waits for a lock.
+{
+	$on_a->query_ok("SELECT zk_lock('namesake')");
+	$on_b->query_ok("SELECT zk_lock('own')");
+	my ($own) = queue_of($zkc, 'own');
+	my $guid = sprintf '%016x', hex $zkc->session_id;
+	$guid =~ s/^(.{8})(.{4})(.{4})$/$1-$2-$3/;
+	my $namesake = $zkc->create(path('namesake') . "/_c_$guid-0000-000000000001-__WRIT__",
+		data => $zkc->get($own)->{data}, ephemeral => 1, sequence => 1);
+	works($dba{a}, "SELECT server, pid, granted, client FROM zk_locks_of('namesake') WHERE NOT granted",
+		join('|', hostname() . ':' . $on_b->node->port, $on_b->pid, 'f', 'zklock'),
+		'a waiter of a server of the same name, with the same process id');
+	is(blocking($on_b), '', '... is not taken for the backend of this server');
+	$zkc->delete($namesake);
+	$_->query_ok('SELECT zk_unlock_all()') for $on_a, $on_b;
+}
 
 # Sharers block a writer, not each other.
 $on_a->query_ok("SELECT zk_lock_shared('x')");

@@ -80,25 +80,27 @@ read_digest(void)
 	struct stat st;
 	ssize_t		length;
 	int			fd;
-	char	   *digest;
+	char	   *result;
+	const char *digest;
 
 	if (file.path[0] == '\0')
 		return NULL;
+	result = palloc(sizeof(text));	/* before the read, so that nothing throws before the wipe */
 	fd = open_file(&file, &st);
 	if (st.st_size > MAX_AUTH_FILE)
 		file_error(&file, "it is too long");
 	length = read(fd, text, MAX_AUTH_FILE);
+	CloseTransientFile(fd);
 	if (length < 0)
 		file_error(&file, "it cannot be read");
-	CloseTransientFile(fd);
 
 	digest = zklock_credentials_in(text, (size_t) length);
 	if (digest)
-		digest = pstrdup(digest);
+		strlcpy(result, digest, sizeof(text));
 	explicit_bzero(text, sizeof(text));
 	if (digest == NULL)
 		file_error(&file, "it does not hold credentials");
-	return digest;
+	return result;
 }
 
 /*

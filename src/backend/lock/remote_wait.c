@@ -72,22 +72,34 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 	return w->wait.timeout->must_requeue;
 }
 
-/* How long a non-blocking attempt waits for the answer of a session that keeps the lock. */
-#define ZKLOCK_ASK_MS 1000
+/* How long a non-blocking attempt waits for what is not a pending delete of this server. */
+#define ZKLOCK_ATTEMPT_MS 1000
+
+/* Before a non-blocking attempt looks again whether it waits for a pending delete. */
+#define FIRST_LOOK_MS 100
 
 /*
- * Returns whether a non-blocking attempt has waited too long for pending deletes of this
- * server, or for the answer of a session that keeps the lock: the connection of that backend
- * may be down.  If the own one is down, an answer is due instead.
+ * Returns whether a non-blocking attempt has waited too long: for a pending delete of this
+ * server, whose backend may have no connection; for the answer of a session that keeps the
+ * lock; or for a session that holds a semaphore's mutex.  If the own connection is down, an
+ * answer is due instead.
+ *
+ * The session that the attempt waits for may hold the lock, if it has lost only its local lock:
+ * pg_advisory_unlock_all().  Then it may have no pending delete, and the attempt does not wait.
  */
 static bool
 has_timed_out(const RemoteWait *w, const ZklRequestInfo *info, int64 now, int64 *check_again)
 {
-	int64		bound = w->started + (info->has_asked ? Min(ZKLOCK_ASK_MS, zklock_ensemble_timeout)
-									  : zklock_ensemble_timeout);
+	bool		is_released = zklock_may_have_released((int64) info->released_by);
+	int64		bound = w->started + (is_released ? zklock_ensemble_timeout
+									  : Min(ZKLOCK_ATTEMPT_MS, zklock_ensemble_timeout));
 
 	if (!info->blocked || zkl_session_state(w->wait.session) != ZKL_SESSION_CONNECTED)
 		return false;
+	if (is_released)
+		*check_again = Min(*check_again, now + Max(now - w->started, FIRST_LOOK_MS));
+	else if (info->released_by != 0)
+		zkl_request_look_again(w->wait.request);
 	*check_again = Min(*check_again, bound);
 	return now >= bound;
 }

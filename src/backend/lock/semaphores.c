@@ -6,7 +6,7 @@
  * Every permit is an entry of its own in the hold table, so locks.c, lifecycle.c
  * and loss.c treat it like a lock.  It has no local lock to wait for, because
  * PostgreSQL's lock manager cannot count.  Shared memory shows that the permit is held
- * (shared_memory.c), so that a non-blocking attempt can distinguish it from a released permit.
+ * (shared_memory.c), so that deadlocks through it are found.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,9 +15,6 @@
 #include "utils/timestamp.h"
 
 #include "backend/lock/lock.h"
-
-/* Between two attempts, until the deletes of released permits are answered. */
-#define RETRY_MS 5
 
 static void
 raise_other_capacity(const char *display, int capacity, int requested)
@@ -57,28 +54,8 @@ zklock_check_own_permits(const ZklockName *name, int capacity, int64 timeout_ms)
 				 errhint("Release one first: a semaphore is not re-entrant.")));
 }
 
-/*
- * Returns whether backends of this server have released so many of the permits that refused an
- * attempt, and whose nodes will be deleted, that the attempt will find room.
- */
-static bool
-is_released(const ZklockHold *permit, const ZklRequestInfo *info)
-{
-	return info->n_excess <= zklock_count_released_permits(permit->key, info->others, info->n_others);
-}
-
-static bool
-has_pause_ended(void *arg, int64 *check_again)
-{
-	int64		end = *(int64 *) arg;
-
-	*check_again = Min(*check_again, end);
-	return zkl_now_ms() >= end;
-}
-
-/* Makes one request.  *is_pending: it was refused because of permits that are released. */
-static ZklStatus
-request_once(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *session, bool *is_pending)
+ZklStatus
+zklock_request_permit(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *session)
 {
 	ZklockAction action = ZKLOCK_ACTION_PERMIT(permit->name.display);
 	const char *data = zklock_identity();
@@ -86,6 +63,7 @@ request_once(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *session, bo
 	ZklRequestInfo info;
 	ZklStatus	status;
 
+	zklock_show_permit(permit);
 	request = zkl_permit_request(session, permit->name.encoded, permit->capacity,
 								 timeout->timeout_ms == 0, data, strlen(data));
 	status = zklock_await_request(timeout, session, request, &action);
@@ -93,30 +71,8 @@ request_once(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *session, bo
 		zklock_hold_granted(permit, zkl_request_lock(request, 0),
 							ZKL_MODE_EXCLUSIVE, GetCurrentTimestamp());
 	zkl_request_info(request, &info);
-	*is_pending = status == ZKL_BUSY && is_released(permit, &info);
 	zkl_request_end(request);
 	if (status == ZKL_OTHER_CAPACITY)
 		raise_other_capacity(action.display, info.capacity, permit->capacity);
 	return status;
-}
-
-/*
- * An attempt that was refused because of released permits is repeated until their nodes
- * are deleted.  The bound is for a backend whose connection is down.
- */
-ZklStatus
-zklock_request_permit(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *session)
-{
-	zklock_show_permit(permit);
-	for (;;)
-	{
-		bool		is_pending;
-		ZklStatus	status = request_once(permit, timeout, session, &is_pending);
-		int64		next = zkl_now_ms() + RETRY_MS;
-
-		if (!is_pending || next >= timeout->started + zklock_ensemble_timeout)
-			return status;
-		zklock_no_answer_due(timeout);
-		zklock_wait(session, has_pause_ended, &next);
-	}
 }

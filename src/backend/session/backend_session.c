@@ -22,7 +22,7 @@
 #include "backend/session/session.h"
 
 /*
- * The connection, the client library's socket pair, two eventfds, the epoll.  PostgreSQL
+ * The connection, two eventfds, the epoll; with TLS one more, and one in reserve.  PostgreSQL
  * itself reserves the descriptor of a wait event set.
  */
 #define SESSION_FDS 6
@@ -194,18 +194,19 @@ open_session(void)
 		.on_loss_io = zklock_on_loss_io,
 		.on_revoke_io = zklock_on_revoke_io,
 		.node_names = (ZklNodeNames) zklock_node_names,
-		.max_nodes = zklock_session_max_locks(),
+		.max_nodes = zklock_max_locks,
 	};
 
 	require_ensemble();
 	register_exit();
 	zklock_cancel_init();
 	namespace_hash = hash_string(zklock_root, hash_string(zklock_connect_string, 0));
-	zklock_credentials_read(&credentials);
+	reserve_fds();
+	zklock_credentials_read(&credentials);	/* from here to the wipe nothing throws */
 	config.server_tag = server_tag();
+	config.pending_deletes = zklock_show_pending_deletes();
 	config.digest = credentials.digest;
 	config.tls = credentials.tls;
-	reserve_fds();
 	handshakes_failed_before = zkl_tls_failures();
 	acls_checked = false;
 	session = zkl_session_open(&config);

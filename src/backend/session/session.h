@@ -185,13 +185,6 @@ extern bool zklock_session_is_lost(ZklSession *session);
  */
 extern uint64 zklock_session_namespace(void);
 
-/* Returns how many nodes the session may have. */
-static inline int
-zklock_session_max_locks(void)
-{
-	return Min(zklock_max_locks, ZKL_MAX_NODES);
-}
-
 /*
  * Closes the session.  Blocks uninterruptibly for at most timeout_ms.  Its locks are
  * released; the caller removes them from the hold table.  Never throws.
@@ -346,16 +339,21 @@ extern bool zklock_has_session(int pid, int64 session_id);
 
 /*
  * Shows that this backend has or requests the permit; called after zklock_show_session() and
- * before the node is created.  May throw 53200; hiding a permit neither throws nor waits.
+ * before the node is created.  May throw 53400; hiding a permit neither throws nor waits.
  */
 extern void zklock_show_permit(ZklockHold *hold);
 extern void zklock_hide_permit(ZklockHold *hold);
 
 /*
- * Returns how many of a semaphore's permits that others have, each given by its session id,
- * in ascending order, backends of this server have released.
+ * Where this backend's session shows the number of its pending deletes, for others; set to 0.
  */
-extern int	zklock_count_released_permits(uint64 semaphore, const uint64 *sessions, int n);
+extern uint32 *zklock_show_pending_deletes(void);
+
+/*
+ * Returns whether a node of this session, for the lock or semaphore that this backend waits for, can be a pending
+ * delete: the session has some, or it has ended.  0 is no session.
+ */
+extern bool zklock_may_have_released(int64 session_id);
 
 typedef struct ZklockShownSession
 {

@@ -3,9 +3,8 @@
  * shared_memory.c
  *		The sessions and permits that backends show each other; counters for the view zk_stat.
  *
- * Each backend has a slot in shared memory, found by the number of its PGPROC; a hash table
- * counts the permits of each backend and semaphore.  One LWLock protects both.  Locks need
- * no entry here: the local lock shows them (local_lock.c).
+ * Each backend has a slot of fixed size in shared memory, found by the number of its PGPROC.  One
+ * LWLock protects them.  Locks need no entry here: the local lock shows them (local_lock.c).
  *
  * A backend empties its slot after it has closed its session, and so at exit, on FATAL too: its
  * exit callback is registered before its session opens.  After a crash the postmaster
@@ -22,29 +21,30 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/ipc.h"
-#include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
-#include "utils/hsearch.h"
+#include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
 #include "backend/session/session.h"
 #include "compat.h"
 
-/* The key of a hash table, without padding. */
-typedef struct PermitKey
-{
-	uint64		slot;
-	uint64		semaphore;
-} PermitKey;
+/* Of so many semaphores a session can have permits. */
+#define MAX_SEMAPHORES 16
 
-typedef struct PermitEntry
+typedef struct Slot
 {
-	PermitKey	key;
-	int			count;			/* not 0 */
-} PermitEntry;
+	ZklockShownSession session; /* session_id 0: empty */
+	uint32		pending_deletes;	/* atomic; written by any thread of the backend */
+	int			n_semaphores;
+	struct
+	{
+		uint64		semaphore;
+		int			count;		/* not 0 */
+	}			permits[MAX_SEMAPHORES];
+} Slot;
 
 typedef struct Counters
 {
@@ -54,9 +54,8 @@ typedef struct Counters
 
 /* the counters, stats_reset */
 
-/* MaxBackends of them; session_id 0: empty. */
-static ZklockShownSession *slots;
-static HTAB *permits;
+/* MaxBackends of them. */
+static Slot *slots;
 static LWLock *lock;
 static Counters *counters;
 
@@ -76,20 +75,12 @@ static struct
 	shmem_startup_hook_type startup;
 }			previous;
 
-/* As many as the lock table has locks. */
-static long
-max_permits(void)
-{
-	return mul_size(MaxBackends, max_locks_per_xact);
-}
-
 static void
 zklock_at_shmem_request(void)
 {
 	if (previous.request)
 		previous.request();
-	RequestAddinShmemSpace(mul_size(MaxBackends, sizeof(ZklockShownSession)));
-	RequestAddinShmemSpace(hash_estimate_size(max_permits(), sizeof(PermitEntry)));
+	RequestAddinShmemSpace(mul_size(MaxBackends, sizeof(Slot)));
 	RequestNamedLWLockTranche("zklock", 1);
 	RequestAddinShmemSpace(sizeof(Counters));
 }
@@ -97,15 +88,12 @@ zklock_at_shmem_request(void)
 static void
 init_shared_memory(void)
 {
-	HASHCTL		info = {.keysize = sizeof(PermitKey), .entrysize = sizeof(PermitEntry)};
-	Size		size = mul_size(MaxBackends, sizeof(ZklockShownSession));
+	Size		size = mul_size(MaxBackends, sizeof(Slot));
 	bool		found;
 
 	slots = ShmemInitStruct("zklock sessions", size, &found);
 	if (!found)
 		memset(slots, 0, size);
-	permits = ZKLOCK_SHMEM_HASH("zklock permits", max_permits(), &info,
-								HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
 	lock = &GetNamedLWLockTranche("zklock")->lock;
 	counters = ShmemInitStruct("zklock", sizeof(Counters), &found);
 	if (found)
@@ -142,32 +130,24 @@ zklock_install_shared_memory(void)
 }
 
 /* Backends are the first of all processes with a PGPROC. */
-static int
+static Slot *
 my_slot(void)
 {
 	int			slot = (int) (MyProc - ProcGlobal->allProcs);
 
 	Assert(slot >= 0 && slot < MaxBackends);
-	return slot;
+	return &slots[slot];
 }
 
-/* Returns the slot with this session of this namespace, or -1. */
-static int
+/* Returns the slot with this session of this namespace, or NULL. */
+static Slot *
 find_slot(int64 session_id, uint64 namespace_hash)
 {
 	for (int i = 0; i < MaxBackends; i++)
-		if (slots[i].session_id == session_id && slots[i].namespace_hash == namespace_hash)
-			return session_id == 0 ? -1 : i;
-	return -1;
-}
-
-/* Returns the entry of a backend and a semaphore; NULL if it is missing or there is no room. */
-static PermitEntry *
-find_permits(int slot, uint64 semaphore, HASHACTION action, bool *found)
-{
-	PermitKey	key = {.slot = (uint64) slot, .semaphore = semaphore};
-
-	return hash_search(permits, &key, action, found);
+		if (slots[i].session.session_id == session_id &&
+			slots[i].session.namespace_hash == namespace_hash)
+			return session_id == 0 ? NULL : &slots[i];
+	return NULL;
 }
 
 
@@ -183,9 +163,10 @@ zklock_hide_session(void)
 	if (shown == 0)
 		return;
 	dlist_foreach(iter, &zklock_holds)
-		zklock_hide_permit(dlist_container(ZklockHold, link, iter.cur));
+		dlist_container(ZklockHold, link, iter.cur)->shown = false;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	slots[my_slot()].session_id = 0;
+	my_slot()->session.session_id = 0;
+	my_slot()->n_semaphores = 0;
 	LWLockRelease(lock);
 	shown = 0;
 }
@@ -194,17 +175,17 @@ void
 zklock_show_session(ZklSession *session, uint64 namespace_hash)
 {
 	ZklockShownSession mine = {.pid = MyProcPid,.namespace_hash = namespace_hash};
-	int			other;
+	Slot	   *other;
 
 	if (shown != 0)
 		return;
 	mine.session_id = zkl_session_info(session).key.id;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	other = find_slot(mine.session_id, namespace_hash);
-	if (other < 0)
-		slots[my_slot()] = mine;
+	if (other == NULL)
+		my_slot()->session = mine;
 	LWLockRelease(lock);
-	if (other >= 0)
+	if (other)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("another backend of this server has the same ZooKeeper session"),
@@ -221,9 +202,54 @@ zklock_has_session(int pid, int64 session_id)
 
 	LWLockAcquire(lock, LW_SHARED);
 	for (int i = 0; i < MaxBackends && !has; i++)
-		has = slots[i].session_id == session_id && slots[i].pid == pid;
+		has = slots[i].session.session_id == session_id && slots[i].session.pid == pid;
 	LWLockRelease(lock);
 	return has;
+}
+
+PG_FUNCTION_INFO_V1(zklock_backend_session);
+
+/* Returns the ZooKeeper session that a backend of this server shows, or NULL. */
+Datum
+zklock_backend_session(PG_FUNCTION_ARGS)
+{
+	int64		session_id = 0;
+
+	zklock_require_leader();
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	LWLockAcquire(lock, LW_SHARED);
+	for (int i = 0; i < MaxBackends && session_id == 0; i++)
+		if (slots[i].session.pid == PG_GETARG_INT32(0))
+			session_id = slots[i].session.session_id;
+	LWLockRelease(lock);
+	if (session_id == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf("0x%llx", (unsigned long long) session_id)));
+}
+
+uint32 *
+zklock_show_pending_deletes(void)
+{
+	Slot	   *mine = my_slot();
+
+	mine->pending_deletes = 0;
+	return &mine->pending_deletes;
+}
+
+bool
+zklock_may_have_released(int64 session_id)
+{
+	const Slot *slot;
+	bool		may_have;
+
+	if (session_id == 0)
+		return false;
+	LWLockAcquire(lock, LW_SHARED);
+	slot = find_slot(session_id, zklock_session_namespace());
+	may_have = slot == NULL || __atomic_load_n(&slot->pending_deletes, __ATOMIC_ACQUIRE) > 0;
+	LWLockRelease(lock);
+	return may_have;
 }
 
 
@@ -231,99 +257,83 @@ zklock_has_session(int pid, int64 session_id)
  * Permits
  */
 
+/* Returns the index of a semaphore in this backend's slot; n_semaphores if it is not there. */
+static int
+find_semaphore(uint64 semaphore)
+{
+	const Slot *mine = my_slot();
+	int			i = 0;
+
+	while (i < mine->n_semaphores && mine->permits[i].semaphore != semaphore)
+		i++;
+	return i;
+}
+
 void
 zklock_show_permit(ZklockHold *hold)
 {
-	PermitEntry *entry;
-	bool		found;
+	Slot	   *mine = my_slot();
+	int			i = find_semaphore(hold->key);	/* only this backend writes there */
 
 	if (hold->shown)
 		return;
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	entry = find_permits(my_slot(), hold->key, HASH_ENTER_NULL, &found);
-	if (entry)
-		entry->count = found ? entry->count + 1 : 1;
-	LWLockRelease(lock);
-	if (entry == NULL)
+	if (i == MAX_SEMAPHORES)
 		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of shared memory"),
-				 errhint("You might need to increase max_locks_per_transaction.")));
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("could not acquire a permit of semaphore \"%s\"", hold->name.display),
+				 errdetail("A session can have permits of at most %d semaphores.", MAX_SEMAPHORES),
+				 errhint("Release the permits of another semaphore.")));
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (i == mine->n_semaphores)
+	{
+		mine->permits[i].semaphore = hold->key;
+		mine->permits[i].count = 0;
+		mine->n_semaphores++;
+	}
+	mine->permits[i].count++;
+	LWLockRelease(lock);
 	hold->shown = true;
 }
 
 void
 zklock_hide_permit(ZklockHold *hold)
 {
-	PermitEntry *entry;
+	Slot	   *mine = my_slot();
+	int			i = find_semaphore(hold->key);
 
 	if (!hold->shown)
 		return;
+	Assert(i < mine->n_semaphores);
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	entry = find_permits(my_slot(), hold->key, HASH_FIND, NULL);
-	if (entry && --entry->count == 0)
-		(void) find_permits(my_slot(), hold->key, HASH_REMOVE, NULL);
+	if (--mine->permits[i].count == 0)
+		mine->permits[i] = mine->permits[--mine->n_semaphores];
 	LWLockRelease(lock);
 	hold->shown = false;
-}
-
-/* Returns how many of n permits of a session its backend has released. */
-static int
-count_released(uint64 semaphore, int64 session_id, int n)
-{
-	int			slot = find_slot(session_id, slots[my_slot()].namespace_hash);
-	PermitEntry *entry;
-	int			n_shown;
-
-	if (slot < 0)
-		return 0;
-	entry = find_permits(slot, semaphore, HASH_FIND, NULL);
-	n_shown = entry ? entry->count : 0;
-	if (session_id == shown)
-		n_shown--;				/* the attempt, whose node is not one of the n */
-	return Max(0, n - n_shown);
-}
-
-int
-zklock_count_released_permits(uint64 semaphore, const uint64 *sessions, int n)
-{
-	int			n_released = 0;
-	int			next;
-
-	LWLockAcquire(lock, LW_SHARED);
-	for (int i = 0; i < n; i = next)
-	{
-		for (next = i + 1; next < n && sessions[next] == sessions[i]; next++)
-			;
-		n_released += count_released(semaphore, sessions[i], next - i);
-	}
-	LWLockRelease(lock);
-	return n_released;
 }
 
 /* All memory is allocated before, because hiding a permit after an error needs the LWLock. */
 void
 zklock_copy_shown(ZklockShown *copy)
 {
-	HASH_SEQ_STATUS scan;
-	PermitEntry *entry;
-
 	memset(copy, 0, sizeof(*copy));
 	copy->sessions = palloc(sizeof(ZklockShownSession) * MaxBackends);
-	copy->permits = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(ZklockShownPermit) * max_permits());
+	copy->permits = palloc(sizeof(ZklockShownPermit) * MaxBackends * MAX_SEMAPHORES);
 	LWLockAcquire(lock, LW_SHARED);
 	for (int i = 0; i < MaxBackends; i++)
-		if (slots[i].session_id != 0)
-			copy->sessions[copy->n_sessions++] = slots[i];
-	hash_seq_init(&scan, permits);
-	Assert(hash_get_num_entries(permits) <= max_permits());
-	while ((entry = hash_seq_search(&scan)) != NULL)
-		copy->permits[copy->n_permits++] = (ZklockShownPermit)
 	{
-		.pid = slots[entry->key.slot].pid,
-			.semaphore = entry->key.semaphore,
-			.count = entry->count
-	};
+		const Slot *slot = &slots[i];
+
+		if (slot->session.session_id == 0)
+			continue;
+		copy->sessions[copy->n_sessions++] = slot->session;
+		for (int k = 0; k < slot->n_semaphores; k++)
+			copy->permits[copy->n_permits++] = (ZklockShownPermit)
+		{
+			.pid = slot->session.pid,
+				.semaphore = slot->permits[k].semaphore,
+				.count = slot->permits[k].count
+		};
+	}
 	LWLockRelease(lock);
 }
 

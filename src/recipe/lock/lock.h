@@ -101,11 +101,6 @@ struct ZklRequest
 	int64_t		created_ms;		/* when the create was sent */
 	char		blocker[sizeof(((ZklRequestInfo *) 0)->blocker)];
 
-	/* ... a permit, failed: so many permits of others must go, and whose these are, malloc'd */
-	int			n_excess;
-	int			n_others;
-	uint64_t   *others;
-
 	ZklNode   **nodes;
 	ZklNode    *permit_node;	/* of a permit, whose nodes[0] is the mutex's; NULL until that is held */
 	bool		is_restarted;	/* of a permit: it begins again */
@@ -132,6 +127,7 @@ extern ZklRequest *zkl__kept_request(ZklSession *session, const char *path, ZklM
 extern void zkl__request_end(ZklRequest *request);
 extern ZklLock *zkl__request_take_lock(ZklRequest *request, int i);
 extern void zkl__request_info(const ZklRequest *request, ZklRequestInfo *info);
+extern void zkl__request_look_again(ZklRequest *request);
 extern void zkl__requests_free(ZklSession *session);
 extern bool zkl__session_has_room(const ZklSession *session, int n_nodes,
 								  size_t path_bytes, size_t data_bytes);

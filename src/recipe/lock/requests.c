@@ -47,7 +47,6 @@ request_free(void *subject)
 	if (request->status == ZKL_PENDING)
 		zkl__request_free_locks(request);
 	free(request->permit);
-	free(request->others);
 	free(request);
 }
 
@@ -235,9 +234,6 @@ zkl__request_info(const ZklRequest *request, ZklRequestInfo *info)
 	info->progress = request->uses.progress;
 	info->raw_code = request->raw_code;
 	info->culprit = request->culprit;
-	info->n_excess = request->n_excess;
-	info->n_others = request->n_others;
-	info->others = request->others;
 	memcpy(info->blocker, request->blocker, sizeof(info->blocker));
 	if (request->permit_node)
 		info->progress += request->permit_node->uses.progress;
@@ -245,8 +241,19 @@ zkl__request_info(const ZklRequest *request, ZklRequestInfo *info)
 	{
 		info->blocked = info->blocked || request->nodes[i]->state == NODE_WAITING;
 		info->has_asked = info->has_asked || zkl__node_awaits_answer(request->nodes[i]);
+		if (info->released_by == 0)
+			info->released_by = zkl__node_awaits_release(request->nodes[i]);
 		info->progress += request->nodes[i]->uses.progress;
 	}
+}
+
+/* What a non-blocking attempt waits for is no pending delete. */
+void
+zkl__request_look_again(ZklRequest *request)
+{
+	for (int i = 0; i < request->n && request->status == ZKL_PENDING; i++)
+		if (zkl__node_awaits_release(request->nodes[i]) != 0)
+			zkl__node_look_again(request->nodes[i]);
 }
 
 /* The owner takes the lock. */

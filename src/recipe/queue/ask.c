@@ -207,16 +207,24 @@ zkl__ask_for_kept(ZklSession *session, const char *lock_path, const ZklResult *l
  */
 
 /*
- * Returns whether the predecessor is a pending delete, because the session's owner has the
- * local lock, which the owner of the predecessor needed to create it.
+ * Returns the session whose pending delete the predecessor is, because the session's owner has
+ * the local lock, which the owner of the predecessor needed to create it; or 0.
  */
-static bool
-is_released_here(const ZklNode *node, const char *other)
+static uint64_t
+released_by(const ZklNode *node, const char *other)
 {
 	uint32_t	tag = zkl__config(node->session)->server_tag;
 	ZklContender contender;
 
-	return tag != 0 && zkl_parse_child(other, &contender) && contender.guid_end >> 32 == tag;
+	return tag != 0 && !node->priv->none_released && zkl_parse_child(other, &contender) &&
+		contender.guid_end >> 32 == tag ? contender.owner : 0;
+}
+
+uint64_t
+zkl__node_awaits_release(const ZklNode *node)
+{
+	return node->non_blocking && node->state == NODE_WAITING ?
+		released_by(node, node->priv->watched) : 0;
 }
 
 /* Returns whether its session may keep a predecessor; whether it does is in the node's data. */
@@ -225,7 +233,7 @@ may_be_kept(const ZklNode *node, const char *other)
 {
 	ZklContender contender;
 
-	return !is_released_here(node, other) && zkl_parse_child(other, &contender) &&
+	return released_by(node, other) == 0 && zkl_parse_child(other, &contender) &&
 		zkl_may_be_kept(&contender);
 }
 
@@ -243,7 +251,7 @@ is_granted(const ZklResult *list, const char *child)
 bool
 zkl__node_may_wait(const ZklNode *node, const char *other, const ZklResult *list)
 {
-	return !node->non_blocking || is_released_here(node, other) ||
+	return !node->non_blocking || released_by(node, other) != 0 ||
 		(may_be_kept(node, other) && is_granted(list, other));
 }
 

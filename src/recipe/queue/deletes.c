@@ -15,6 +15,22 @@
 #include "internal.h"
 #include "recipe/zookeeper/log.h"
 
+/* Counts the node if it is a pending delete, and shows how many there are. */
+static void
+count_pending(ZklNode *node)
+{
+	ZklQueues  *queues = zkl__queues(node->session);
+	uint32_t   *shown = zkl__config(node->session)->pending_deletes;
+	bool		is_pending = zkl__node_is_pending_delete(node);
+
+	if (is_pending == node->priv->is_pending)
+		return;
+	node->priv->is_pending = is_pending;
+	queues->n_pending += is_pending ? 1 : -1;
+	if (shown)
+		__atomic_store_n(shown, (uint32_t) queues->n_pending, __ATOMIC_RELEASE);
+}
+
 /* Logs once for each node, because the delete is retried. */
 static void
 log_refusal(ZklNode *node)
@@ -24,6 +40,7 @@ log_refusal(ZklNode *node)
 	if (node->priv->is_undeletable)
 		return;
 	node->priv->is_undeletable = true;
+	count_pending(node);
 	snprintf(line, sizeof(line), ":ZOO_WARN@release: an ACL forbids to delete %s/%s",
 			 node->lock_path, node->name);
 	zkl_log_keep_io(line);
@@ -34,6 +51,7 @@ static void
 gone(ZklNode *node)
 {
 	node->state = NODE_GONE;
+	count_pending(node);
 	node->priv->state_call = NULL;
 	zkl__uses_end(node->session, &node->uses);
 	if (node->created_parent)
@@ -96,6 +114,7 @@ void
 zkl__node_leave(ZklNode *node)
 {
 	zkl__node_unwant(node);
+	count_pending(node);
 	node->request = NULL;
 	node->anchor = NULL;
 	node->lock = NULL;

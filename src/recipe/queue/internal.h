@@ -23,6 +23,8 @@ struct ZklNodePrivate
 	bool		lists_synced;	/* sync before each list: non-blocking and not first */
 	bool		is_move_refused;	/* DOWNGRADING: still has its old name, until retried */
 	bool		is_undeletable; /* LEAVING: an ACL forbids the delete, which was logged */
+	bool		is_pending;		/* counted in ZklQueues.n_pending */
+	bool		none_released;	/* no node of this server before it is a pending delete */
 	bool		is_put_off;		/* LEAVING: its delete waits for zkl__leave_end() */
 	char		new_name[ZKL_CHILD_NAME_SIZE];	/* MOVING_UP, DOWNGRADING: the name to move to */
 	char	   *watched;		/* the predecessor, or the writer to move up to */

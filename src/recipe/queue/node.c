@@ -49,9 +49,10 @@ is_plain(unsigned char c)
 		(c >= '0' && c <= '9') || (c != '\0' && strchr("_.:@~+=-", c));
 }
 
-void
+size_t
 zkl_encode_name(const char *name, size_t length, char *out)
 {
+	const char *begin = out;
 	bool		dots = (length == 1 && name[0] == '.') ||
 		(length == 2 && name[0] == '.' && name[1] == '.');
 
@@ -65,6 +66,7 @@ zkl_encode_name(const char *name, size_t length, char *out)
 			out += sprintf(out, "%%%02X", c);
 	}
 	*out = '\0';
+	return (size_t) (out - begin);
 }
 
 static bool
@@ -370,31 +372,6 @@ zkl_maker(const char *child, int64_t session_id)
 
 /* The most digits that always fit into an int. */
 #define MAX_CAPACITY_DIGITS 9
-
-static int
-compare_owners(const void *a, const void *b)
-{
-	uint64_t	x = *(const uint64_t *) a;
-	uint64_t	y = *(const uint64_t *) b;
-
-	return x < y ? -1 : x > y;
-}
-
-int
-zkl_permit_owners(const char *const *children, int n_children,
-				  uint64_t self, uint64_t *owners)
-{
-	uint64_t	guid_end;
-	int			n = 0;
-
-	for (int i = 0; i < n_children; i++)
-	{
-		(void) zkl_parse_guid(children[i], &owners[n], &guid_end);
-		n += owners[n] != self;
-	}
-	qsort(owners, (size_t) n, sizeof(uint64_t), compare_owners);
-	return n;
-}
 
 bool
 zkl_parse_capacity(const char *data, int data_len, int *capacity)

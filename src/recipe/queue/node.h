@@ -168,12 +168,4 @@ extern void zkl_grant_queue(ZklQueued *queue, int n);
 #define ZKL_PERMITS_QUEUE "locks"
 #define ZKL_PERMITS "leases"
 
-/*
- * Sets "owners" to the owners of these permit nodes except "self", in ascending order,
- * each once for each node; 0 if the name contains none.  "owners" has room for all.
- * Returns their number.
- */
-extern int	zkl_permit_owners(const char *const *children, int n_children,
-							  uint64_t self, uint64_t *owners);
-
 #endif							/* ZKL_NODE_H */

@@ -163,6 +163,7 @@ struct ZklQueues
 	int			leave_depth;	/* calls of zkl__leave_begin() without zkl__leave_end() */
 	int			n_put_off;
 	ZklNode    *put_off;		/* nodes to be deleted together */
+	int			n_pending;		/* pending deletes */
 
 	/* list_elision.c */
 	struct ZklLastGrant *last_grants[ZKL_LAST_GRANTS];	/* by a hash of lock_path, or NULL */
@@ -206,6 +207,12 @@ extern void zkl__elision_note(const ZklNode *node);
 extern void zkl__ask_for_kept(ZklSession *session, const char *lock_path,
 							  const ZklResult *list, const char *contender);
 extern bool zkl__node_awaits_answer(const ZklNode *node);
+
+/* Returns the session whose pending delete a non-blocking attempt waits for, or 0. */
+extern uint64_t zkl__node_awaits_release(const ZklNode *node);
+
+/* It is not a pending delete: lists again, behind a sync. */
+extern void zkl__node_look_again(ZklNode *node);
 
 /* empty_parents.c */
 extern void zkl__empty_parents_advance(ZklSession *session);

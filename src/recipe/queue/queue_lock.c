@@ -137,6 +137,15 @@ refuse_busy(ZklNode *node)
 	}
 }
 
+void
+zkl__node_look_again(ZklNode *node)
+{
+	node->priv->none_released = true;
+	node->priv->lists_synced = true;
+	node->state = NODE_LISTING;
+	zkl__node_advance(node);
+}
+
 /* Asks for the nodes before that may be kept, and waits for the nearest one. */
 static void
 become_waiter(ZklNode *node, const char *other, const ZklResult *list)

@@ -86,6 +86,16 @@ zkl__permit_request(ZklSession *session, const char *name, int capacity, bool no
 	return request;
 }
 
+/* The session has no pending delete left. */
+void
+zkl__permit_look_again(ZklRequest *request)
+{
+	if (request->status != ZKL_PENDING || request->permit->seen != SEEN_FULL)
+		return;
+	request->permit->seen = SEEN_NOTHING;
+	zkl__request_mark(request);
+}
+
 /* Adds what only requests for permits have. */
 void
 zkl__permit_info(const ZklRequest *request, ZklRequestInfo *info)
@@ -95,6 +105,8 @@ zkl__permit_info(const ZklRequest *request, ZklRequestInfo *info)
 	info->is_permit = true;
 	info->capacity = permit->other_capacity;
 	info->blocked = info->blocked || permit->seen == SEEN_FULL;
+	if (request->non_blocking && permit->seen == SEEN_FULL)
+		info->released_by = (uint64_t) zkl__session_id(request->session);
 }
 
 

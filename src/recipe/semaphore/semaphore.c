@@ -186,29 +186,42 @@ wait_for_permit(ZklRequest *request, const ZklResult *result)
 	read_holder(request, result);
 }
 
+/* Returns how many of the permit nodes are pending deletes of this session. */
+static int
+count_own_deletes(const ZklRequest *request, const ZklResult *result)
+{
+	const char *path = request->permit->permits_path;
+	int			n = 0;
+
+	for (const ZklNode *node = zkl__nodes_below(request->session, path, strlen(path)); node;
+		 node = zkl__next_below(node))
+		n += zkl__node_is_pending_delete(node) &&
+			zkl_find_child(result->children, result->n_children, node->name) != NULL;
+	return n;
+}
+
 /*
- * A non-blocking attempt counts again behind a sync before it fails.  Its owner may find
- * that enough of the permits were released by sessions of its server; not without memory.
+ * A non-blocking attempt counts again behind a sync before it fails.  It does not fail because
+ * of permits that its own session has released: it waits until their nodes are gone.
  */
 static void
 refuse_attempt(ZklRequest *request, const ZklResult *result, int n_excess)
 {
 	ZklPermit  *permit = request->permit;
 
-	if (permit->counts_synced)
+	if (n_excess <= count_own_deletes(request, result))
 	{
-		request->n_excess = n_excess;
-		request->others = malloc((size_t) result->n_children * sizeof(uint64_t));
-		if (request->others)
-			request->n_others = zkl_permit_owners(result->children, result->n_children,
-												  (uint64_t) zkl__session_id(request->session),
-												  request->others);
-		zkl__request_fail(request, ZKL_BUSY, 0, 0);
-		return;
+		permit->seen = SEEN_FULL;
+		zkl__wake(request->session);
 	}
-	permit->counts_synced = true;
-	permit->seen = SEEN_NOTHING;
-	advance_permit(request);
+	else if (permit->counts_synced)
+		zkl__request_fail(request, ZKL_BUSY, 0, 0);
+	else
+	{
+		permit->counts_synced = true;
+		permit->seen = SEEN_NOTHING;
+		advance_permit(request);
+	}
 }
 
 static void

@@ -53,6 +53,7 @@ extern void zkl__permit_advance(ZklRequest *request);
 extern ZklRequest *zkl__permit_request(ZklSession *session, const char *name, int capacity,
 									   bool non_blocking, const char *data, int data_len);
 extern void zkl__permit_info(const ZklRequest *request, ZklRequestInfo *info);
+extern void zkl__permit_look_again(ZklRequest *request);
 extern void zkl__permits_connected(ZklSession *session);
 extern void zkl__permits_watched(ZklSession *session, const char *path);
 

@@ -210,6 +210,7 @@ configure(ZklConfig *to, const ZklSessionConfig *from, char *room)
 	to->max_nodes = from->max_nodes;
 	to->sequence_limit = from->sequence_limit ? from->sequence_limit : ZKL_SEQUENCE_LIMIT;
 	to->server_tag = from->server_tag & ZKL_MAX_SERVER_TAG;
+	to->pending_deletes = from->pending_deletes;
 	to->on_loss_io = from->on_loss_io ? from->on_loss_io : do_nothing_io;
 	to->on_revoke_io = from->on_revoke_io ? from->on_revoke_io : do_nothing_io;
 	to->root = put_path(&room, from->root, "");
@@ -276,6 +277,7 @@ zkl__session_leave(ZklSession *session)
 	bool		goes_on = !session->client_connected && !session->is_gone &&
 		!session->is_ending && session->connection.key.id != 0;
 
+	session->config.pending_deletes = NULL; /* its owner may use it for another session */
 	if (!zkl__is_final(session))
 		session->state = ZKL_SESSION_EXPIRED;
 	session->is_left = goes_on;

@@ -105,6 +105,7 @@ typedef struct ZklConfig
 	int			max_nodes;
 	int32_t		sequence_limit;
 	uint32_t	server_tag;
+	uint32_t   *pending_deletes;	/* NULL when the session closes */
 	void		(*on_loss_io) (void);
 	void		(*on_revoke_io) (void);
 } ZklConfig;
