@@ -125,10 +125,11 @@ is_in_client_encoding(const char *text)
 {
 	int			server = GetDatabaseEncoding();
 	int			client = pg_get_client_encoding();
-	int			length = strlen(text);
+	int			length;
 
 	if (client == server || client == PG_UTF8 || client == PG_SQL_ASCII || pg_is_ascii(text))
 		return true;
+	length = strlen(text);
 	if (server == PG_SQL_ASCII)
 		return pg_encoding_verifymbstr(client, text, length) == length;
 	return zklock_convert(text, length, server, client) != NULL;
@@ -147,18 +148,19 @@ zklock_name_from_text(text *value, ZklockNameRoom *room, ZklockName *name)
 	memcpy(room->display, VARDATA_ANY(value), length);
 	room->display[length] = '\0';
 	utf8 = to_utf8(room->display);
-	length = strlen(utf8);
+	if (utf8 != room->display)
+		length = strlen(utf8);
 	if (length > ZKLOCK_MAX_NAME_BYTES)
 		name_error("is too long");
 
 	name->display = room->display;
 	name->encoded = room->encoded;
-	zkl_encode_name(utf8, length, name->encoded);
+	length = zkl_encode_name(utf8, length, name->encoded);
 	if (utf8 != name->display)
 		pfree(utf8);
 	if (!is_in_client_encoding(name->display))
 		name->display = name->encoded;
-	name->hash = hash_bytes((const unsigned char *) name->encoded, (int) strlen(name->encoded));
+	name->hash = hash_bytes((const unsigned char *) name->encoded, (int) length);
 }
 
 const ZklockName *

@@ -365,6 +365,16 @@ store_tokens(ZklockNames *names)
 		names->tokens[i] = zklock_token(zklock_names_get(names, i));
 }
 
+/* Are all locks held already, in the ensemble and here?  Then they only have to be counted. */
+static bool
+are_held(const LockAcquisition *a)
+{
+	for (int i = 0; i < a->n; i++)
+		if (a->holds[i]->mode < a->mode || !zklock_hold_counts(a->holds[i], a->mode)->local)
+			return false;
+	return true;
+}
+
 /* Acquires all locks or none.  Returns false on timeout. */
 static bool
 acquire_both(LockAcquisition *a)
@@ -373,6 +383,7 @@ acquire_both(LockAcquisition *a)
 	ZklSession *session;
 	bool		covered = true;
 
+	a->timeout.started = a->timeout.lock_started = zkl_now_ms();
 	for (int i = 0; i < a->n; i++)
 		covered = covered && a->holds[i]->mode >= a->mode;
 
@@ -393,8 +404,6 @@ acquire_both(LockAcquisition *a)
 	if (!acquire_one_by_one(a, covered))
 		return false;
 	check_snapshot(&a->timeout);
-	if (a->names && a->names->tokens)
-		store_tokens(a->names);
 	return true;
 }
 
@@ -403,11 +412,12 @@ acquire(LockAcquisition *a)
 {
 	volatile bool acquired = false;
 
-	a->timeout.started = a->timeout.lock_started = zkl_now_ms();
 	PG_TRY();
 	{
 		prepare_holds(a);
-		acquired = a->n == 0 || acquire_both(a);
+		acquired = are_held(a) || acquire_both(a);
+		if (acquired && a->names && a->names->tokens)
+			store_tokens(a->names);
 	}
 	PG_CATCH();
 	{
