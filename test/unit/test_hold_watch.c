@@ -41,6 +41,10 @@ static const Play plays[] = {
 	HELD "A watches 1, B lock, A release, A watches 0, all losses 0, B has X, A expire, A connect, all losses 0"},
 	{"the expiry of a session that waits is no loss", "B lock, A lock, A expire, A connect, all losses 0"},
 	{"an expiry is reported once for all locks", "A lock a, A share b, A expire, A connect, A has xs ab, all losses 1"},
+	{"an expiry is a loss of what is held, also after a release",
+	"A lock a, A release a, A lock b, A expire, A connect, A has x b, all losses 1"},
+	{"an expiry is no loss of what was released or is lost",
+	"A lock a, A lock b, A release b, A delete a, A pass 6000, all losses 1, A expire, A connect, all losses 1"},
 
 	/* requests to release */
 	{"a request to release is reported at once, and once, with three requests; the data name the holder again",
