@@ -22,10 +22,8 @@ SELECT zk_unlock_all();
 
 -- settings of a user
 SET zklock.ensemble_timeout = '5s';
-SET zklock.on_revoke = ignore;
 SET zklock.stale_snapshot = error;
 RESET zklock.ensemble_timeout;
-RESET zklock.on_revoke;
 RESET zklock.stale_snapshot;
 -- settings of a superuser
 SET zklock.connect_string = 'evil:2181';

@@ -37,9 +37,6 @@ ALTER DATABASE :"DBNAME" SET zklock.node_names = 'Curator';
 SET zklock.commit_check = always;
 SET zklock.commit_check = off;
 SET zklock.commit_check = lease;
-SET zklock.on_revoke = ignore;
-SET zklock.on_revoke = cancel;
-SET zklock.on_revoke = notice;
 SET zklock.stale_snapshot = off;
 SET zklock.stale_snapshot = error;
 SET zklock.stale_snapshot = warning;
@@ -92,7 +89,6 @@ SET zklock.max_locks = many;
 \set VERBOSITY default
 SET zklock.node_names = zookeeper;
 SET zklock.commit_check = maybe;
-SET zklock.on_revoke = panic;
 SET zklock.stale_snapshot = panic;
 SET zklock.deadlock_detection = maybe;
 SET zklock.acl = anyone;

@@ -346,7 +346,7 @@ sub is_pending
 	my ($holder, $waiter) = map { session($here) } 1 .. 2;
 	$holder->query_ok("SELECT zk_lock('timed')");
 	$waiter->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
-	$waiter->query_async("SELECT zk_try_lock('timed', '1s')");
+	$waiter->query_async("SELECT zk_try_lock('timed', '5s')");
 	wait_blocked_locally($waiter);
 	$waiter->pause;
 	wait_until('the timeout', sub { is_pending($waiter->pid, SIGALRM) });
@@ -357,6 +357,32 @@ sub is_pending
 	is($waiter->sqlstate, '57014', '... a cancel at the same time is not lost');
 	is($waiter->query("SELECT zk_try_lock('timed', '10ms')"), 'f', '... and does not end the next statement');
 	is($waiter->query('SELECT count(*) FROM zk_held_locks'), '0', '... and nothing is held');
+	$_->quit for $holder, $waiter;
+}
+
+# The same with a lock_timeout that is a little longer than the attempt's: PostgreSQL would report it in place
+# of a cancel or a statement_timeout that comes together with it.
+for my $how ('statement_timeout', 'a cancel')
+{
+	my ($holder, $waiter) = map { session($here) } 1 .. 2;
+	$holder->query_ok("SELECT zk_lock('timed')");
+	$waiter->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
+	$waiter->query_ok("SET lock_timeout = '6s'");
+	$waiter->query_ok("SET statement_timeout = '7s'") if $how eq 'statement_timeout';
+	$waiter->query_async("SELECT zk_try_lock('timed', '5s')");
+	wait_blocked_locally($waiter);
+	my $blocked = time;
+	$waiter->pause;
+	wait_until('the end of all timeouts', sub { time > $blocked + 9 });
+	$waiter->cancel if $how eq 'a cancel';
+	$waiter->resume;
+	$waiter->wait_result;
+	is($waiter->sqlstate, '57014', "$how together with the timeouts of an attempt is not lost")
+	  or diag($waiter->error);
+	$waiter->query_ok('RESET statement_timeout');
+	is($waiter->query('SHOW lock_timeout'), '6s', 'lock_timeout is as it was');
+	is($waiter->query("SELECT zk_try_lock('timed', '10ms')"), 'f', 'the next attempt ends by itself');
+	is($waiter->query('SHOW lock_timeout'), '6s', 'and changes no lock_timeout, either');
 	$_->quit for $holder, $waiter;
 }
 

@@ -1,6 +1,6 @@
 # A cancel by another session is never lost because zklock cancels the statement at the
 # same time. A cancel by zklock also ends child programs. zklock withdraws its cancel when the
-# lost or revoked lock is released, and does not cancel the ROLLBACK of a failed transaction.
+# lost lock is released, and does not cancel the ROLLBACK of a failed transaction.
 #
 # Promise: 5.10
 
@@ -21,11 +21,6 @@ my $node = shared_node('a', zk => $zk);
 my $block = ZkLock::Uninterruptible->new($node);
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
-# Each event is done when the holder has noticed it.
-my %events = (
-	revocation => sub { revoke_lock($zk, $zkc, @_) },
-	loss => sub { lose_lock($zk, $zkc, @_) });
-
 my %cancels = (
 	'pg_cancel_backend()' => [
 		'0', qr/due to user request/, sub { $_[0]->cancel }
@@ -39,17 +34,14 @@ my %cancels = (
 	]);
 
 # Both cancels are pending when the statement releases the lock, or handles its loss.
-for my $event (sort keys %events)
+for my $kind (sort keys %cancels)
 {
-	for my $kind (sort keys %cancels)
-	{
-		my ($timeout, $message, $cancel) = @{ $cancels{$kind} };
-		my $s = session($node);
-		$s->query_ok("SET zklock.on_revoke = 'cancel'");
-		$s->query_ok("SELECT zk_lock('both')");
-		my $id = zk_session_id($s);
-		$s->query_ok("SET statement_timeout = '$timeout'");
-		$s->query_async(<<"SQL");
+	my ($timeout, $message, $cancel) = @{ $cancels{$kind} };
+	my $s = session($node);
+	$s->query_ok("SELECT zk_lock('both')");
+	my $id = zk_session_id($s);
+	$s->query_ok("SET statement_timeout = '$timeout'");
+	$s->query_async(<<"SQL");
 DO \$\$
 DECLARE
 	released boolean;
@@ -62,26 +54,23 @@ BEGIN
 	PERFORM pg_sleep(10);
 END \$\$
 SQL
-		$block->wait_until_blocked($s);
+	$block->wait_until_blocked($s);
 
-		# The timer of the timeout was started before.
-		my $blocked = time;
-		$events{$event}->('both', $id);
-		$cancel->($s, $blocked);
-		$block->end;
-		failed_with($s, '57014', "$kind is not lost at the same time as a $event",
-			like => $message, hint => 0);
-		$s->query_ok('RESET statement_timeout');
-		works($s, 'SELECT pg_sleep(0)', '', '... and ends one statement only');
-		$s->quit;
-	}
+	# The timer of the timeout was started before.
+	my $blocked = time;
+	lose_lock($zk, $zkc, 'both', $id);
+	$cancel->($s, $blocked);
+	$block->end;
+	failed_with($s, '57014', "$kind is not lost at the same time as a loss",
+		like => $message, hint => 0);
+	$s->query_ok('RESET statement_timeout');
+	works($s, 'SELECT pg_sleep(0)', '', "$kind ends one statement only");
+	$s->quit;
 }
 
 # A program started by the backend.
-for my $event (sort keys %events)
 {
 	my $s = session($node);
-	$s->query_ok("SET zklock.on_revoke = 'cancel'");
 	$s->query_ok("SELECT zk_lock('program')");
 	my $id = zk_session_id($s);
 	$s->query_async("COPY t FROM PROGRAM 'exec sleep 100'");
@@ -90,27 +79,22 @@ for my $event (sort keys %events)
 	my $child = "pgrep -P " . $s->pid . " -x sleep >/dev/null";
 	wait_until('the program', sub { system($child) == 0 });
 	my $started = time;
-	$events{$event}->('program', $id);
-	failed_with($s, $event eq 'loss' ? '40001' : '57014',
-		"a $event ends a statement that reads from a program", like => qr/"program"/);
-	cmp_ok(time - $started, '<', 50, '... and the program');
-	works($s, 'SELECT pg_sleep(0)', '', '... and no other statement');
+	lose_lock($zk, $zkc, 'program', $id);
+	failed_with($s, '40001', 'a loss ends a statement that reads from a program', like => qr/"program"/);
+	cmp_ok(time - $started, '<', 50, 'and the program');
+	works($s, 'SELECT pg_sleep(0)', '', 'and no other statement');
 	$s->quit;
 }
 
-# A failed PL/pgSQL block releases the lock while the cancel is pending. After a loss the commit is
-# refused.
-for my $event (sort keys %events)
+# A failed PL/pgSQL block releases the lock while the cancel is pending. The commit is refused.
+for my $others (0, 1)
 {
-	for my $others (0, 1)
-	{
-		my $s = session($node);
-		my $with = $others ? 'with another lock' : 'with no other lock';
-		$s->query_ok("SET zklock.on_revoke = 'cancel'");
-		$s->query_ok("SELECT zk_lock('other')") if $others;
-		$s->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
-		my $id = zk_session_id($s);
-		$s->query_async(<<"SQL");
+	my $s = session($node);
+	my $with = $others ? 'with another lock' : 'with no other lock';
+	$s->query_ok("SELECT zk_lock('other')") if $others;
+	$s->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
+	my $id = zk_session_id($s);
+	$s->query_async(<<"SQL");
 DO \$\$
 BEGIN
 	BEGIN
@@ -121,17 +105,16 @@ BEGIN
 	END;
 END \$\$
 SQL
-		$block->wait_until_blocked($s);
-		$events{$event}->('inner', $id);
-		$block->end;
-		$s->wait_result;
-		is($s->error =~ s/^.*?ERROR: +//sr =~ s/\n.*//sr, $event eq 'loss'
-			? 'could not commit because a lock that this transaction relied on was lost' : '',
-			"a $event of a lock that a failed block releases cancels nothing, $with");
-		works($s, 'SELECT pg_sleep(0)', '', '... and the next statement succeeds');
-		works($s, 'SELECT count(*) FROM zk_held_locks', $others, '... and the other locks are held');
-		$s->quit;
-	}
+	$block->wait_until_blocked($s);
+	lose_lock($zk, $zkc, 'inner', $id);
+	$block->end;
+	$s->wait_result;
+	is($s->error =~ s/^.*?ERROR: +//sr =~ s/\n.*//sr,
+		'could not commit because a lock that this transaction relied on was lost',
+		"a loss of a lock that a failed block releases cancels nothing, $with");
+	works($s, 'SELECT pg_sleep(0)', '', "the next statement succeeds, $with");
+	works($s, 'SELECT count(*) FROM zk_held_locks', $others, "the other locks are held, $with");
+	$s->quit;
 }
 
 # A ROLLBACK that PostgreSQL parses for a long time. A loss that is noticed after the ROLLBACK

@@ -59,6 +59,7 @@ for my $how ('by expiry', 'by hand')
 	$s->query_ok("INSERT INTO t VALUES ('notify'); NOTIFY c");
 	$first->query_async("BEGIN; INSERT INTO t VALUES ('first'); NOTIFY c; COMMIT");
 	wait_for_standby($first);
+	my $offset = -s $here->logfile;
 	$s->query_async('COMMIT');
 	wait_blocked_locally($s);
 	if ($how eq 'by expiry')
@@ -72,12 +73,14 @@ for my $how ('by expiry', 'by hand')
 	{
 		lose_lock($zk, $zkc, 'notify', $id);
 	}
-	failed_with($s, '40001', "a loss $how ends the wait in the queue of NOTIFY",
-		like => qr/lock "notify" was lost/);
+	failed_with($s, '57014', "a loss $how ends the wait in the queue of NOTIFY", hint => 0);
+	like(slurp_file($here->logfile, $offset),
+		qr/LOG:  lock "notify" was lost, and the transaction that held it was rolled back/,
+		'... the log names the lock');
 	ok(!$first->finished, '... before the other commit ends');
 	is(rows_with($here, 'notify'), 0, '... and the transaction is not committed');
 	is(counted(), '1|1', '... and the loss is counted');
-	works($s, 'SELECT count(*) FROM zk_held_locks', '0', '... and reported once');
+	works($s, 'SELECT count(*) FROM zk_held_locks', '0', '... and nothing is held or reported any more');
 	$proxy->accept if $how eq 'by expiry';
 	standby('');
 	$first->wait_result;

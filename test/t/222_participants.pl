@@ -58,7 +58,8 @@ in_first_statement();
 my $listener = ZkLock::Pipeline->new($node);
 $listener->query('LISTEN c');
 
-# Statements that acquire the lock, then wait for gate().
+# Statements that acquire the lock, then wait for gate(). The remote rows are the first of their
+# session, so postgres_fdw registers its callback after zklock's.
 my $block = q{DO $$ DECLARE x text; BEGIN %s END $$};
 my %first = (
 	'NOTIFY in a SELECT' => q{SELECT zk_xact_lock('lost'), pg_notify('c', 'x'), gate()},
@@ -70,6 +71,12 @@ my %first = (
 		q{x := zk_lock('lost'); COMMIT; x := pg_notify('c', 'x'); x := gate();}),
 	'a lock after a remote write in a block' => sprintf($block,
 		q{INSERT INTO there VALUES ('x'); x := zk_xact_lock('lost'); x := gate(); COMMIT;}),
+	'several statements in one message' => q{SELECT zk_xact_lock('lost')\; INSERT INTO here VALUES ('x')\; }
+	  . q{INSERT INTO there VALUES ('x')\; SELECT gate()\;},
+	'a procedure that commits' => sprintf($block,
+		q{x := zk_xact_lock('lost'); INSERT INTO here VALUES ('x'); INSERT INTO there VALUES ('x'); x := gate(); COMMIT;}),
+	'a deferred trigger that takes the lock' => q{INSERT INTO lock_later VALUES ('x')},
+	'a deferred trigger after the lock' => q{BEGIN\; SELECT zk_xact_lock('lost')\; INSERT INTO wait_later VALUES ('x')\; COMMIT\;},
 	'a permit after a remote write in a block' => sprintf($block,
 		q{INSERT INTO there VALUES ('x'); x := zk_xact_acquire_permit('lost', 1); x := gate(); COMMIT;}),
 );
@@ -87,6 +94,7 @@ for my $used (0, 1)
 		$gate->query_ok('SELECT pg_advisory_unlock(1)');
 		failed_with($s, '40001', "a loss refuses $what, used before: $used", like => qr/"lost"/);
 		nothing_sent();
+		is(rows(), '0 0', "no row is written by $what");
 		$_->quit for $s, $gate;
 	}
 }
@@ -124,6 +132,16 @@ CREATE PROCEDURE commits() LANGUAGE plpgsql AS
 	'BEGIN INSERT INTO here VALUES (\$\$x\$\$); PERFORM there_too(); COMMIT; END';
 CREATE FUNCTION gate() RETURNS text LANGUAGE plpgsql
 	AS 'DECLARE x text; BEGIN x := pg_advisory_xact_lock(1); RETURN x; END';
+CREATE FUNCTION lock_and_wait() RETURNS trigger LANGUAGE plpgsql AS 'DECLARE x text; BEGIN
+	PERFORM there_too(); x := zk_xact_lock(\$\$lost\$\$); x := gate(); RETURN NULL; END';
+CREATE FUNCTION write_and_wait() RETURNS trigger LANGUAGE plpgsql AS 'DECLARE x text; BEGIN
+	INSERT INTO here VALUES (\$\$x\$\$); PERFORM there_too(); x := gate(); RETURN NULL; END';
+CREATE TABLE lock_later (v text);
+CREATE CONSTRAINT TRIGGER t AFTER INSERT ON lock_later DEFERRABLE INITIALLY DEFERRED
+	FOR EACH ROW EXECUTE FUNCTION lock_and_wait();
+CREATE TABLE wait_later (v text);
+CREATE CONSTRAINT TRIGGER t AFTER INSERT ON wait_later DEFERRABLE INITIALLY DEFERRED
+	FOR EACH ROW EXECUTE FUNCTION write_and_wait();
 SQL
 	return;
 }

@@ -49,7 +49,6 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'the request creates no znode'
 	$node_2->safe_psql('postgres', 'CREATE ROLE plain LOGIN');
 	my $signaller = session($node_1, user => 'signaller');
 	my $plain = session($node_2, user => 'plain');
-	$second->query_ok("SET zklock.on_revoke = 'cancel'");
 	$second->query_ok("SELECT zk_lock_shared('super')");
 	$plain->query_ok("SELECT zk_lock_shared('super')");
 	fails_with($signaller, "SELECT zk_revoke('super')", '42501', "pg_signal_backend does not allow requests to a superuser's session",
@@ -60,7 +59,6 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'the request creates no znode'
 	$second->query_ok('SELECT zk_unlock_all()');
 	wait_zk_children($zkc, '/zklock/locks/super', 1);
 	works($signaller, "SELECT zk_revoke('super')", '1', "the role may request after the superuser's release");
-	$second->query_ok("RESET zklock.on_revoke");
 	$_->quit for $signaller, $plain;
 
 	$first->query_ok("SELECT zk_lock_shared('up')");

@@ -1,5 +1,5 @@
-# A holder reacts to a release request as zklock.on_revoke says, whether its session is
-# idle, runs a statement or waits, and once for each request.
+# A holder gets a NOTICE of a release request, whether its session is idle, runs a statement or
+# waits, and once for each request. A request cancels nothing, and zk_revoked() returns true.
 
 use strict;
 use warnings;
@@ -60,7 +60,7 @@ sub no_message
 	return ok($s->ok && $s->error eq '', $name) || diag($s->error);
 }
 
-# The states of sessions that hold a lock "<setting> <state>". For each state: how the
+# The states of sessions that hold a lock "notice <state>". For each state: how the
 # session acquires the lock, and the statement that it runs meanwhile.
 my %states = (
 	idle => [ 'SELECT zk_lock', '' ],
@@ -100,15 +100,13 @@ sub open_gate
 # when they have received the requests.
 sub revoked_holders
 {
-	my ($setting) = @_;
 	my %holders;
 	close_gate();
 	for my $state (sort keys %states)
 	{
 		my ($lock, $meanwhile) = @{ $states{$state} };
 		my $s = $holders{$state} = session($here);
-		$s->query_ok("SET zklock.on_revoke = $setting");
-		$s->query_ok("$lock('$setting $state')");
+		$s->query_ok("$lock('notice $state')");
 		next unless $meanwhile;
 		$s->query_async($meanwhile);
 	}
@@ -118,7 +116,7 @@ sub revoked_holders
 			  . 'WHERE pid = ' . $holders{$state}->pid, 't');
 		wait_blocked($holders{$state}) unless $state eq 'busy';
 	}
-	my @names = map { "$setting $_" =~ s/ /%20/gr } sort keys %states;
+	my @names = map { "notice $_" =~ s/ /%20/gr } sort keys %states;
 	request_release(@names);
 	wait_received(@names);
 	return \%holders;
@@ -130,9 +128,9 @@ sub is_revoked
 	return $s->query("SELECT zk_revoked('$lock')");
 }
 
-# notice: reported at the next check
+# Reported at the next check.
 {
-	my $holders = revoked_holders('notice');
+	my $holders = revoked_holders();
 	for my $state ('busy', 'waiting there', 'waiting in CALL', 'waiting in transaction')
 	{
 		my $s = $holders->{$state};
@@ -150,50 +148,6 @@ sub is_revoked
 		no_message($s, '... without another message');
 		$s->quit;
 	}
-}
-
-# ignore
-{
-	my $holders = revoked_holders('ignore');
-	open_gate();
-	for my $state (sort keys %$holders)
-	{
-		my $s = $holders->{$state};
-		$states{$state}[1] ? $s->wait_result : $s->query('SELECT 1');
-		no_message($s, "ignore, $state: no message is sent");
-		is(is_revoked($s, "ignore $state"), 't', '... but zk_revoked() returns true');
-		$s->quit;
-	}
-}
-
-# cancel: ends a running statement, and an idle transaction
-{
-	my $holders = revoked_holders('cancel');
-	for my $state (sort keys %$holders)
-	{
-		my $s = $holders->{$state};
-		my $in_transaction = $state =~ /transaction/;
-		if ($state eq 'idle')
-		{
-			works($s, 'SELECT 1', '1', 'cancel, idle: no statement is cancelled');
-			has_notice($s, request_for('cancel idle'), '... but the session gets the notice');
-		}
-		else
-		{
-			$s->query_async('SELECT 1') unless $states{$state}[1];
-			failed_with($s, '57014', "cancel, $state: the statement is cancelled, with the reason",
-				like => request_for("cancel $state"));
-		}
-		$s->query_ok('ROLLBACK') if $in_transaction;
-		works($s, 'SELECT name FROM zk_held_locks',
-			$in_transaction ? '' : "cancel $state",
-			$in_transaction ? '... the lock is released' : '... the lock is not released');
-		no_message($s, '... no further message is sent');
-		works($s, 'SELECT pg_sleep(0)', '', '... no further statement is cancelled');
-		is(is_revoked($s, "cancel $state"), $in_transaction ? 'f' : 't', '... zk_revoked() returns true only if the lock is still held');
-		$s->quit;
-	}
-	open_gate();
 }
 
 # Each request is reported once.
@@ -260,90 +214,29 @@ sub is_revoked
 # Locks that are released after the request.
 {
 	my $s = session($here);
-	$s->query_ok("SET zklock.on_revoke = 'cancel'");
 	for my $end ('COMMIT', 'ROLLBACK')
 	{
 		$s->query_ok('BEGIN');
 		$s->query_ok("SELECT zk_xact_lock('released')");
 		request_release('released');
 		wait_received('released');
-		works($s, $end, '', "$end releases the lock and is not cancelled");
-		works($s, 'SELECT pg_sleep(0)', '', '... the next statement is not cancelled');
-		no_message($s, '... and gets no message');
+		works($s, $end, '', "$end releases the lock");
+		works($s, 'SELECT pg_sleep(0)', '', 'the statement after it gets no error');
+		no_message($s, 'nor a message');
 	}
 	$s->query_ok("SELECT zk_lock('released')");
 	request_release('released');
 	wait_received('released');
-	works($s, "SELECT zk_unlock('released')", 't', 'zk_unlock() is not cancelled');
-	works($s, 'SELECT pg_sleep(0)', '', '... the next statement is not cancelled');
-	no_message($s, '... and gets no message');
-
-	# The request comes while interrupts are not processed, and the lock is released first.
-	$s->query_ok("SELECT zk_lock('released')");
-	request_release('released');
-	wait_received('released');
-	$s->query_async(<<'SQL');
-DO $$
-DECLARE
-	long text := repeat(repeat('x', 1000), 200000);
-	released boolean;
-BEGIN
-	PERFORM set_config('application_name', 'busy', false);
-	released := md5(long) <> '' AND zk_unlock('released');
-	PERFORM pg_sleep(0);
-END $$
-SQL
-	wait_for_sql($here, "SELECT application_name = 'busy' FROM pg_stat_activity WHERE pid = " . $s->pid, 't');
-	eval { request_release('released') };
-	$s->wait_result;
-	my $error = $s->error;
-	ok($s->query('SELECT count(*) FROM zk_held_locks') == 1 || $error !~ /ERROR/,
-		'a pending cancel is dropped with the lock') or diag($error);
+	works($s, "SELECT zk_unlock('released')", 't', 'zk_unlock() releases it');
+	works($s, 'SELECT pg_sleep(0)', '', 'the statement after zk_unlock() gets no error');
+	no_message($s, 'nor a message');
 	$s->quit;
-}
-
-# An exception handler gets the reason, and is not cancelled again for the same request.
-{
-	my $s = session($here);
-	$s->query_ok("SET zklock.on_revoke = 'cancel'; SELECT zk_lock('caught')");
-	$s->query_async(<<'SQL');
-DO $$
-BEGIN
-	PERFORM pg_sleep(600);
-EXCEPTION WHEN query_canceled THEN
-	PERFORM pg_sleep(0.01);
-	PERFORM zk_unlock('caught');
-	RAISE NOTICE 'caught: %', SQLERRM;
-END $$
-SQL
-	wait_asleep($s);
-	request_release('caught');
-	$s->wait_result;
-	like($s->error, qr/caught: .*release of lock "caught" was requested/, 'an exception handler gets the reason of the cancel');
-	ok($s->ok, 'the handler is not cancelled again') or diag($s->error);
-	works($s, 'SELECT count(*) FROM zk_held_locks', '0', 'the handler releases the lock');
-	$s->quit;
-}
-
-# No hook of zklock surrounds the planning of a statement.
-{
-	my $s = session($here);
-	$s->query_ok("SET zklock.on_revoke = 'cancel'; SELECT zk_lock('planned')");
-	my $locker = session($here);
-	$locker->query_ok('BEGIN; LOCK TABLE t');
-	$s->query_async('SELECT * FROM t');
-	wait_blocked($s);
-	request_release('planned');
-	failed_with($s, '57014', 'a cancel during planning reports the reason',
-		like => request_for('planned'));
-	$locker->query_ok('COMMIT');
-	$_->quit for $s, $locker;
 }
 
 # Only the exact bytes are a request.
 {
 	my $s = session($here);
-	$s->query_ok("SET zklock.on_revoke = 'cancel'; SELECT zk_lock('other data')");
+	$s->query_ok("SELECT zk_lock('other data')");
 	my $id = zk_session_id($s);
 	my ($path) = queue_of($zkc, 'other%20data');
 	wait_until('the watch',
@@ -361,7 +254,7 @@ SQL
 # A commit that waits for its standby is not interrupted.
 {
 	my $s = session($here);
-	$s->query_ok("SET zklock.on_revoke = 'cancel'; SELECT zk_lock('commit')");
+	$s->query_ok("SELECT zk_lock('commit')");
 	require_standby($here);
 	$s->query_async("INSERT INTO t VALUES (1)");
 	wait_for_standby($s);
@@ -378,8 +271,8 @@ SQL
 	$s->quit;
 }
 
-# Nine states with three settings, and more requests above.
-works($admin, 'SELECT revocations > 27 FROM zk_stat', 't', 'zk_stat counts the requests');
+# Nine states, and more requests above.
+works($admin, 'SELECT revocations > 9 FROM zk_stat', 't', 'zk_stat counts the requests');
 
 $_->quit for $gate, $near, $far, $admin;
 nothing_left($zkc, 'no node is left');

@@ -241,20 +241,7 @@ my $other_writer = $java->lock(write => path('x'));
 	ok($theirs->wait_result, 'they acquire the lock after our release');
 	$theirs->release;
 
-	# on_revoke = cancel: a request ends the transaction at once.
-	$s->query_ok("SET zklock.on_revoke = cancel");
-	$s->query_ok("BEGIN; SELECT zk_xact_lock('x')");
-	($held) = queue_of($zkc, 'x');
-	$s->query_async('SELECT pg_sleep(600)');
-	$theirs->acquire_async;
-	$revoker->revoke($held);
-	failed_with($s, '57014', "Curator's request cancels the holder's statement",
-		like => qr/"x"/);
-	$s->query_ok('ROLLBACK');
-	ok($theirs->wait_result, 'they acquire the lock after the rollback');
-
 	# We request, they release.
-	$theirs->release;
 	$theirs->revocable;
 	ok($theirs->acquire(0), 'they hold a revocable lock');
 	works($far, "SELECT zk_revoke('x')", '1', 'zk_revoke() requests the release from one holder');

@@ -18,8 +18,8 @@ $node->safe_psql('inv', 'CREATE EXTENSION zklock');
 
 # Every kind of setting, in every place that a statement writes.
 my %invalid = (connect_string => 'zk1,zk2', root => 'app', session_timeout => '50ms', ensemble_timeout => 'soon', acl => 'creater',
-	node_names => 'curators', commit_check => 'allways', stale_snapshot => 'errors', max_locks => '100001', on_revoke => 'cancle',
-	deadlock_detection => 'maybe', log_min_messages => 'loud');
+	node_names => 'curators', commit_check => 'allways', stale_snapshot => 'errors', max_locks => '100001',
+	deadlock_detection => 'maybe', client_log_level => 'loud');
 my $s = session($node);
 for my $name (sort keys %invalid)
 {

@@ -96,10 +96,10 @@ fails_with($s, q(ALTER FUNCTION f() SET zklock.root = '/elsewhere'), '42501', 't
 works($s, q(RESET ALL; SHOW zklock.root), '/configured', 'RESET restores the configured value');
 $s->quit;
 {
-	local $ENV{PGOPTIONS} = '-c zklock.on_revoke=cancel -c zklock.ensemble_timeout=7s';
+	local $ENV{PGOPTIONS} = '-c zklock.stale_snapshot=error -c zklock.ensemble_timeout=7s';
 	$s = session($node, user => 'ordinary');
 	is_configured($s, 'settings of ordinary roles can be set when connecting');
-	works($s, "SELECT current_setting('zklock.on_revoke'), current_setting('zklock.ensemble_timeout')", 'cancel|7s', '... and take effect');
+	works($s, "SELECT current_setting('zklock.stale_snapshot'), current_setting('zklock.ensemble_timeout')", 'error|7s', '... and take effect');
 	$s->quit;
 }
 

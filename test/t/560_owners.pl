@@ -58,11 +58,11 @@ $s->quit;
 # A role that creates roles.
 $s = session($node, user => 'creating');
 denied($s, 'CREATEROLE', "ALTER ROLE created SET zklock.root = '/x'", 'ALTER ROLE created SET zklock.max_locks = 5',
-	"ALTER ROLE boss SET zklock.on_revoke = 'ignore'", "ALTER ROLE ALL SET zklock.on_revoke = 'ignore'",
+	"ALTER ROLE boss SET zklock.stale_snapshot = 'off'", "ALTER ROLE ALL SET zklock.stale_snapshot = 'off'",
 	'GRANT SET ON PARAMETER zklock.root TO creating');
-$s->query_ok("ALTER ROLE created SET zklock.on_revoke = 'ignore'");
+$s->query_ok("ALTER ROLE created SET zklock.stale_snapshot = 'off'");
 my $t = session($node, user => 'created');
-works($t, 'SHOW zklock.on_revoke', 'ignore', 'CREATEROLE can change settings of ordinary roles for a role that is not superuser');
+works($t, 'SHOW zklock.stale_snapshot', 'off', 'CREATEROLE can change settings of ordinary roles for a role that is not superuser');
 $t->quit;
 fails_with($s, "ALTER ROLE created SET zklock.other = '1'", '42602', 'an unknown setting is refused', hint => 0);
 $s->quit;
@@ -84,15 +84,15 @@ $s->quit;
 # The owner of a database, and of the schema that the extension is in.
 $s = session($node, user => 'owner', dbname => 'owned');
 denied($s, 'an owner', "ALTER DATABASE owned SET zklock.root = '/x'", 'ALTER FUNCTION zk_lock(text) OWNER TO owner',
-	'ALTER FUNCTION zk_lock(text) SECURITY DEFINER', "ALTER FUNCTION zk_lock(text) SET zklock.on_revoke = 'cancel'",
+	'ALTER FUNCTION zk_lock(text) SECURITY DEFINER', "ALTER FUNCTION zk_lock(text) SET zklock.stale_snapshot = 'error'",
 	q(CREATE OR REPLACE FUNCTION zk_lock(text) RETURNS bigint LANGUAGE sql AS 'SELECT 1'),
 	'ALTER EXTENSION zklock UPDATE', 'ALTER EXTENSION zklock SET SCHEMA pg_temp',
 	'DROP EXTENSION zklock', 'CREATE EVENT TRIGGER e ON ddl_command_start EXECUTE FUNCTION zk_unlock_all()',
 	"SELECT zk_revoke('x')");
 fails_with($s, 'DROP FUNCTION zk_lock(text) CASCADE', '2BP01', 'an owner of the schema cannot drop a function');
-$s->query_ok("ALTER DATABASE owned SET zklock.on_revoke = 'ignore'");
+$s->query_ok("ALTER DATABASE owned SET zklock.stale_snapshot = 'off'");
 $t = session($node, dbname => 'owned');
-works($t, 'SHOW zklock.on_revoke', 'ignore', 'the owner of a database can change settings of ordinary roles for all its sessions');
+works($t, 'SHOW zklock.stale_snapshot', 'off', 'the owner of a database can change settings of ordinary roles for all its sessions');
 $t->quit;
 $s->query_ok("CREATE FUNCTION zk_lock(varchar) RETURNS bigint LANGUAGE sql AS 'SELECT 666::bigint'");
 works($s, "SELECT zk_lock('x'::varchar)", '666', "the owner of the schema can create a function with the name of zklock's function");

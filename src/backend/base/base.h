@@ -34,13 +34,6 @@ typedef enum ZklockStaleSnapshot
 	ZKLOCK_STALE_SNAPSHOT_ERROR
 } ZklockStaleSnapshot;
 
-typedef enum ZklockOnRevoke
-{
-	ZKLOCK_ON_REVOKE_NOTICE,
-	ZKLOCK_ON_REVOKE_IGNORE,
-	ZKLOCK_ON_REVOKE_CANCEL
-} ZklockOnRevoke;
-
 typedef enum ZklockAcl
 {
 	ZKLOCK_ACL_WORLD,
@@ -55,7 +48,6 @@ extern int	zklock_keep_time;
 extern int	zklock_node_names;	/* ZklNodeNames */
 extern int	zklock_commit_check;	/* ZklockCommitCheck */
 extern int	zklock_stale_snapshot;	/* ZklockStaleSnapshot */
-extern int	zklock_on_revoke;	/* ZklockOnRevoke; read by the I/O thread */
 extern int	zklock_max_locks;
 extern int	zklock_acl;			/* ZklockAcl */
 extern char *zklock_auth_file;

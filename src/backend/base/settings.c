@@ -38,8 +38,6 @@ char	   *zklock_tls_key_file = "";
 bool		zklock_deadlock_detection = true;
 bool		zklock_session_locks = true;
 
-int			zklock_on_revoke = ZKLOCK_ON_REVOKE_NOTICE;
-
 static int	log_min_messages_level = ZKL_LOG_WARNING;
 
 static const struct config_enum_entry node_names_options[] = {
@@ -53,13 +51,6 @@ static const struct config_enum_entry commit_check_options[] = {
 	{"lease", ZKLOCK_COMMIT_CHECK_LEASE, false},
 	{"always", ZKLOCK_COMMIT_CHECK_ALWAYS, false},
 	{"off", ZKLOCK_COMMIT_CHECK_OFF, false},
-	{NULL, 0, false}
-};
-
-static const struct config_enum_entry on_revoke_options[] = {
-	{"notice", ZKLOCK_ON_REVOKE_NOTICE, false},
-	{"ignore", ZKLOCK_ON_REVOKE_IGNORE, false},
-	{"cancel", ZKLOCK_ON_REVOKE_CANCEL, false},
 	{NULL, 0, false}
 };
 
@@ -316,12 +307,6 @@ static const Setting settings[] = {
 		.min = 1,
 		.max = ZKL_MAX_NODES,
 	.check_number = check_max_locks},
-	{"zklock.on_revoke",
-		"Sets the reaction of a session if the release of a lock that it holds is requested.",
-		NULL,
-		PGC_USERSET, 0,
-		.number = &zklock_on_revoke,
-	.options = on_revoke_options},
 	{"zklock.deadlock_detection",
 		"Detects deadlocks across servers.",
 		"A session that waits for another server's lock for longer than deadlock_timeout publishes its wait and searches for a cycle.",

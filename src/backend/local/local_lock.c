@@ -20,6 +20,7 @@
 
 #include "storage/lock.h"
 #include "storage/proc.h"
+#include "utils/guc.h"
 #include "utils/timeout.h"
 
 #include "backend/local/local.h"
@@ -92,15 +93,33 @@ static bool
 is_expected(bool catch_deadlock)
 {
 	if (geterrcode() == ERRCODE_QUERY_CANCELED)
-		return zklock_cancel_is_only(ZKLOCK_CANCEL_TIMEOUT);
+		return zklock_is_timeout_alone();
 	return catch_deadlock && geterrcode() == ERRCODE_T_R_DEADLOCK_DETECTED;
 }
 
+/*
+ * Starts the timeout.  lock_timeout, which is longer, does not apply meanwhile: it could pass before
+ * this one is handled, and PostgreSQL reports a user's cancel, or statement_timeout, that comes with
+ * lock_timeout as lock_timeout.  The caller has begun a nest level of settings for it, as
+ * PostgreSQL does for a function with a SET clause.
+ */
 static void
-end_timeout(int lock_timeout)
+start_timeout(int64 timeout_ms)
 {
-	LockTimeout = lock_timeout;
+	register_attempt_timeout();
+	(void) set_config_option("lock_timeout", "0", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	enable_timeout_after(attempt_timeout, (int) Min(timeout_ms, INT_MAX));
+}
+
+static void
+end_timeout(int nest_level)
+{
+	AtEOXact_GUC(true, nest_level);
+	if (attempt_timeout == MAX_TIMEOUTS)
+		return;
 	disable_timeout(attempt_timeout, false);
+	zklock_cancel_settle(ZKLOCK_CANCEL_TIMEOUT);
 }
 
 /*
@@ -114,30 +133,21 @@ static bool
 wait_for_grant(const LOCKTAG *tag, LOCKMODE mode, int64 timeout_ms, bool catch_deadlock)
 {
 	MemoryContext context = CurrentMemoryContext;
-	int			lock_timeout = LockTimeout;
+	int			nest_level = NewGUCNestLevel();
 	volatile bool acquired = false;
 
-	register_attempt_timeout();
+	if (timeout_ms != ZKLOCK_NO_TIMEOUT)
+		start_timeout(timeout_ms);
 	PG_TRY();
 	{
-		if (timeout_ms != ZKLOCK_NO_TIMEOUT)
-		{
-			/* Not shorter than this timeout, but it could pass before this one is handled. */
-			LockTimeout = 0;
-			enable_timeout_after(attempt_timeout, (int) Min(timeout_ms, INT_MAX));
-		}
 		(void) LockAcquire(tag, mode, true, false);
-		end_timeout(lock_timeout);
-		(void) zklock_cancel_settle(ZKLOCK_CANCEL_TIMEOUT);
 		acquired = true;
 	}
 	PG_CATCH();
 	{
-		bool		expected;
+		bool		expected = is_expected(catch_deadlock);
 
-		end_timeout(lock_timeout);
-		expected = is_expected(catch_deadlock);
-		(void) zklock_cancel_settle(ZKLOCK_CANCEL_TIMEOUT);
+		end_timeout(nest_level);
 		drop_stray_grant(tag, mode);
 		if (!expected)
 			PG_RE_THROW();
@@ -145,6 +155,8 @@ wait_for_grant(const LOCKTAG *tag, LOCKMODE mode, int64 timeout_ms, bool catch_d
 		FlushErrorState();
 	}
 	PG_END_TRY();
+	if (acquired)
+		end_timeout(nest_level);
 	return acquired;
 }
 

@@ -176,32 +176,27 @@ extern bool zklock_release_permit(const ZklockName *name);
 
 /*
  * If locks were lost since the last call, removes them and raises 40001 with their names;
- * the transaction can no longer commit.  Closes a lost session.  Otherwise does
- * nothing.  No network.
+ * the transaction can no longer commit.  In a security-restricted operation, does not
+ * remove them.  Closes a lost session.  Otherwise does nothing.  No network.
  */
 extern void zklock_check_loss(void);
 
 /*
- * For PG_CATCH.  If the error is, or results from, the cancel of a loss or of a request
- * for release, raises the error of zklock_check_loss() or
- * zklock_process_revocation() instead, in this memory context.
+ * For PG_CATCH.  If the error is, or results from, the cancel of a loss, raises that of
+ * zklock_check_loss() instead, in this memory context.  Outside of a security-restricted
+ * operation, so does one of a loss that restricted code got, and could not make forgotten.  Whether
+ * the statement began in such an operation is passed, because only a rollback ends it.
  */
-extern void zklock_translate_cancel(MemoryContext context);
+extern void zklock_translate_cancel(MemoryContext context, bool is_restricted);
 
 /*
- * Same, for an error that is being reported: rewrites that of a cancel to name the lost
- * locks, if any.  Notes if the client gets the error that restricted code got.  Does not throw.
- */
-extern void zklock_rewrite_cancel(ErrorData *error);
-
-/* At the end of a (sub)transaction: removes the locks that such an error named. */
-extern void zklock_forget_reported(void);
-
-/*
- * Makes sure that this transaction cannot commit, even if the error is caught.  The list
- * has the locks for the message.
+ * Makes sure that this transaction cannot commit, even if the error that the caller raises is
+ * caught.  The list has the locks for the message.
  */
 extern void zklock_fail_transaction(const ZklockNameList *list);
+
+/* Same, if the caller raises none: COMMIT will, or the server's log will name the locks. */
+extern void zklock_fail_later(const ZklockNameList *list);
 
 /*
  * At the end of a transaction: releases the local locks of lost locks, so that an idle
@@ -214,13 +209,12 @@ extern void zklock_withdraw_requests(void);
 
 /*
  * At PRE_COMMIT and PRE_PREPARE: raises 40001 unless all locks are held as surely as
- * zklock.commit_check requires; not if "can_fail" is false.  May wait, interruptibly, for
- * one round trip and at most the session timeout.  Restricts requests for a cancel until
- * zklock_end_transaction().
+ * zklock.commit_check requires.  May wait, interruptibly, for one round trip and at most the
+ * session timeout.
  */
-extern void zklock_check_commit(bool can_fail);
+extern void zklock_check_commit(void);
 
-/* Same, before a command whose commit may not be refused, without the restriction. */
+/* Same, before a command whose commit may not be refused. */
 extern void zklock_check_irreversible(void);
 
 /*
@@ -245,10 +239,10 @@ extern void zklock_note_release(const ZklockHold *released);
  */
 extern void zklock_confirm_hold(const ZklockHold *hold);
 
-/* Can zklock_check_commit() refuse this commit?  Neither throws nor waits. */
-extern bool zklock_relies_on_locks(void);
-
-/* The transaction has ended.  Neither throws nor waits. */
+/*
+ * The transaction has ended; after a rollback, its locks are not released yet.  Logs the losses that no
+ * error has named.  Neither throws nor waits.
+ */
 extern void zklock_end_transaction(bool aborted);
 
 

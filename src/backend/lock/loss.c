@@ -36,8 +36,7 @@ typedef struct LossState
 	 */
 	int64		unproven;
 
-	bool		restricted;		/* restricted code got the error of the loss of the marked locks */
-	bool		reported;		/* the client got it, or got it in place of the error of a cancel */
+	bool		reported;		/* an error has named the locks because of which "failed" was set */
 	bool		at_commit;		/* the check of the commit has begun */
 } LossState;
 
@@ -111,8 +110,14 @@ forget_lost(void)
 	}
 }
 
-void
-zklock_check_loss(void)
+/*
+ * Raises the loss, and forgets it; or, with "keep", raises it again later.  The author of an
+ * index expression must not hide a loss from the session's user.  So code in a
+ * security-restricted operation cannot make it forgotten by catching the error: the cancel goes on until
+ * a statement outside of the operation raises the loss.
+ */
+static void
+raise_loss(bool keep)
 {
 	ZklSession *session = zklock_session_current();
 	ZklockNameList lost;
@@ -120,47 +125,43 @@ zklock_check_loss(void)
 	const char *detail = NULL;
 	bool		session_lost;
 
-	/*
-	 * The author of an index expression must not hide the loss from the session's user.  So there the
-	 * cancel goes on, and the loss is forgotten when the client has got its error.
-	 */
-	bool		restricted = InSecurityRestrictedOperation();
-
-	/*
-	 * Settles a cancel whose loss was reported.  That comes first: what is lost after the question
-	 * leaves its cancel pending.
-	 */
-	(void) zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
+	/* First: what is lost after the question leaves its cancel pending. */
+	zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
 	if (session == NULL || zkl_session_is_intact(session))
 		return;
 	/* This check ends a session whose lease has expired, and so requests a cancel. */
-	(void) zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
+	zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
 
 	/*
 	 * The session can end at any moment, in its own thread.  Then the next check closes it,
 	 * and reports what is not marked here.
 	 */
 	lost = list_holds(true, &session_lost);
+	keep = keep && lost.n > 0;
 	if (lost.n > 0)
 	{
 		names = zklock_list_text(&lost);
 		detail = lost_detail(session_lost, lost.n);
 		zklock_fail_transaction(&lost);
-		if (restricted)
-		{
-			transaction.restricted = true;
-			zklock_on_loss_io();
-		}
-		else
-			forget_lost();
+		transaction.reported = true;
 	}
-	if (session_lost && !(restricted && lost.n > 0))
+	if (keep)
+		zklock_on_loss_io();
+	else
+		forget_lost();
+	if (session_lost && !keep)
 		zklock_session_close(ZKLOCK_CLOSE_MS);
 	if (lost.n > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg_plural(LOST_ONE, LOST_SEVERAL, lost.n, names),
 				 errdetail_internal("%s", detail), errhint(LOST_HINT)));
+}
+
+void
+zklock_check_loss(void)
+{
+	raise_loss(InSecurityRestrictedOperation());
 }
 
 static void
@@ -172,64 +173,55 @@ note_affected(const ZklockNameList *list)
 	affected = (ZklockNameList) {.n = list->n, .name = affected_name};
 }
 
-void
-zklock_fail_transaction(const ZklockNameList *list)
+static void
+fail_transaction(const ZklockNameList *list, bool is_reported)
 {
 	if (!transaction.failed)
+	{
 		affected.n = 0;
+		transaction.reported = is_reported;
+	}
 	transaction.failed = true;
 	note_affected(list);
 }
 
-/*
- * A cancel may end a program that the statement reads from or writes to; then the error
- * is the failure of that program.
- */
 void
-zklock_translate_cancel(MemoryContext context)
+zklock_fail_transaction(const ZklockNameList *list)
 {
-	ErrorData  *cancel;
-
-	if (!(zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) ||
-		  zklock_cancel_is_requested(ZKLOCK_CANCEL_REVOCATION)) ||
-		(geterrcode() != ERRCODE_QUERY_CANCELED &&
-		 geterrcode() != ERRCODE_EXTERNAL_ROUTINE_EXCEPTION))
-		return;
-	MemoryContextSwitchTo(context);
-	cancel = CopyErrorData();
-	FlushErrorState();
-	zklock_check_loss();
-	zklock_process_revocation(true);
-	ReThrowError(cancel);
+	fail_transaction(list, true);
 }
 
 void
-zklock_rewrite_cancel(ErrorData *error)
+zklock_fail_later(const ZklockNameList *list)
 {
-	ZklockNameList lost;
-	bool		session_lost;
-	char	   *message;
+	fail_transaction(list, false);
+}
 
-	/* An aborted transaction needs no second reason. */
-	bool		is_cancel = error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
-		zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !IsAbortedTransactionBlockState();
+void
+zklock_translate_cancel(MemoryContext context, bool is_restricted)
+{
+	ErrorData  *error;
+	bool		is_loss;
 
-	if (error->elevel != ERROR ||
-		!(is_cancel || (transaction.restricted && error->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE)))
-		return;
-	lost = list_holds(true, &session_lost);
-	if (lost.n == 0)
-		return;
-	message = psprintf(lost.n == 1 ? LOST_ONE : LOST_SEVERAL, zklock_list_text(&lost));
-	if (is_cancel)
+	switch (geterrcode())
 	{
-		error->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
-		error->message = message;
-		error->detail = lost_detail(session_lost, lost.n);
-		error->hint = pstrdup(LOST_HINT);
-		zklock_fail_transaction(&lost);
+		case ERRCODE_QUERY_CANCELED:
+		case ERRCODE_EXTERNAL_ROUTINE_EXCEPTION:	/* of a program that a cancel has ended */
+			is_loss = true;
+			break;
+		case ERRCODE_T_R_SERIALIZATION_FAILURE: /* perhaps raised and kept */
+			is_loss = !is_restricted;
+			break;
+		default:
+			is_loss = false;
 	}
-	transaction.reported |= error->message && strcmp(error->message, message) == 0;
+	if (!is_loss || !zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
+		return;
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	FlushErrorState();
+	raise_loss(is_restricted);
+	ReThrowError(error);
 }
 
 void
@@ -253,11 +245,10 @@ zklock_withdraw_requests(void)
 {
 	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !is_any_lost())
 	{
-		(void) zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
+		zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
 		if (is_any_lost())		/* lost just now */
 			zklock_on_loss_io();
 	}
-	zklock_drop_revocation();
 }
 
 /* State of the wait for a confirmation. */
@@ -307,7 +298,7 @@ confirm(bool fresh)
 	}
 	PG_CATCH();
 	{
-		zklock_translate_cancel(context);
+		zklock_translate_cancel(context, InSecurityRestrictedOperation());
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -341,7 +332,7 @@ confirm_all(void)
 	bool		session_is_lost;
 	const char *problem;
 
-	transaction.failed = true;	/* until it is confirmed */
+	transaction.failed = transaction.reported = true;	/* until it is confirmed */
 	problem = confirm(zklock_commit_check == ZKLOCK_COMMIT_CHECK_ALWAYS);
 	transaction.failed = problem != NULL;
 	if (problem == NULL)
@@ -375,7 +366,7 @@ zklock_note_release(const ZklockHold *released)
 	if (zklock_is_lost(released))
 	{
 		zklock_list_hold(&list, released);
-		zklock_fail_transaction(&list);
+		zklock_fail_later(&list);
 		return;
 	}
 	if (zklock_commit_check == ZKLOCK_COMMIT_CHECK_OFF)
@@ -386,12 +377,6 @@ zklock_note_release(const ZklockHold *released)
 		transaction.unproven = zkl_session_info(session).key.id;
 	zklock_list_hold(&list, released);
 	note_affected(&list);
-}
-
-bool
-zklock_relies_on_locks(void)
-{
-	return transaction.failed || transaction.unproven != 0 || zklock_holds_any();
 }
 
 /*
@@ -406,11 +391,11 @@ prove_locks(void)
 
 	if (!transaction.failed && !must_prove && !zklock_holds_any())
 		return;
-	if (!transaction.failed)
-		zklock_check_loss();
+	zklock_check_loss();		/* also if it was kept, and the error caught */
 	session = zklock_session_current();
 	if (must_prove && (session == NULL || zkl_session_info(session).key.id != transaction.unproven))
 		transaction.failed = true;
+	transaction.reported = true;
 	if (transaction.failed)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -433,24 +418,11 @@ zklock_check_irreversible(void)
 	transaction.at_commit = false;
 }
 
-/*
- * From here on a cancel only ends a wait for a heavyweight lock, such as the queue lock
- * of NOTIFY.  Everything else before the commit record either does not check for cancels,
- * or is another extension's commit on another server.
- */
 void
-zklock_check_commit(bool can_fail)
+zklock_check_commit(void)
 {
-	transaction.at_commit = can_fail;
-	if (can_fail)
-		prove_locks();
-	zklock_cancel_restrict(true);
-	if (!can_fail)
-		return;
-	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
-		zklock_check_loss();
-	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_REVOCATION))
-		CHECK_FOR_INTERRUPTS();
+	transaction.at_commit = true;
+	prove_locks();
 }
 
 void
@@ -474,21 +446,55 @@ zklock_note_late_loss(void)
 			 errdetail("The loss was detected too late to refuse the commit.")));
 }
 
-void
-zklock_forget_reported(void)
+/*
+ * Returns the lost locks that the end of this transaction releases, and that no error has named: a
+ * cancel has ended its last statement outside of our hooks, or the client has rolled it back.
+ */
+static ZklockNameList
+unreported_losses(void)
 {
-	if (transaction.reported)
-		forget_lost();
-	transaction.reported = false;
+	ZklockNameList list = {0};
+	dlist_iter	iter;
+	bool		session_is_lost;
+
+	if (transaction.failed && !transaction.reported)
+		return affected;
+	if (!zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
+		return list;
+	(void) list_holds(true, &session_is_lost);
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		if (hold->lost && hold->exclusive.session == 0 && hold->shared.session == 0)
+			zklock_list_hold(&list, hold);
+	}
+	return list;
+}
+
+/* After a rollback.  Nobody else would learn why: the program has got an error of a cancel at most. */
+static void
+log_unreported_losses(void)
+{
+	ZklockNameList lost = unreported_losses();
+
+	if (lost.n == 0)
+		return;
+	ereport(LOG_SERVER_ONLY,
+			(errmsg_plural("lock %s was lost, and the transaction that held it was rolled back",
+						   "locks %s were lost, and the transaction that held them was rolled back",
+						   lost.n, zklock_list_text(&lost)),
+			 errdetail("No error has named the loss.")));
 }
 
 void
 zklock_end_transaction(bool aborted)
 {
-	if (aborted && transaction.at_commit && transaction.failed)
+	if (aborted)
+		log_unreported_losses();
+	if (aborted && transaction.at_commit &&
+		(transaction.failed || (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && is_any_lost())))
 		zklock_count(ZKLOCK_STAT_COMMITS_REFUSED, 1);
-	zklock_cancel_restrict(false);
-	zklock_forget_reported();
 	transaction = (LossState) {0};
 	affected.n = 0;
 }

@@ -153,6 +153,6 @@ zklock_release_levels(int level)
 			zklock_note_release(hold);
 	}
 	if (lost.n > 0)
-		zklock_fail_transaction(&lost);
+		zklock_fail_later(&lost);
 	zklock_settle_every();
 }

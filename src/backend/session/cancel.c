@@ -3,21 +3,67 @@
  * cancel.c
  *		Cancels of the running statement that zklock itself requests.
  *
- * PostgreSQL has one flag for all cancels.  A cancel by zklock must be withdrawn
- * when its reason is gone, because it would hit another statement; a cancel by
- * pg_cancel_backend(), statement_timeout or a recovery conflict must stay.  Two
- * SIGINTs that come shortly after each other are delivered as one.  So zklock uses a signal of its
- * own, and wraps the SIGINT handler to detect other cancels.
+ * The problem
+ * -----------
+ * A lock can be lost at any moment, and then the statement that relies on it must end soon.  The I/O
+ * thread notices the loss; or nobody does, because this thread is late itself.  PostgreSQL ends
+ * a statement when the backend's own thread finds QueryCancelPending set.  But:
+ *
+ * 1. There is one flag for all cancels.  One of ours must be withdrawn when its reason is gone,
+ *    because it would hit another statement; one by pg_cancel_backend(), a timeout or a recovery
+ *    conflict must stay.  SIGINT cannot tell them apart: two of them that come shortly after
+ *    each other are delivered as one.
+ * 2. PostgreSQL drops a cancel that comes while the session waits for its client, and one
+ *    whose statement fails for another reason.  The loss stays.
+ * 3. A cancel does harm at some moments: between a client's message and its statement it would fail
+ *    BEGIN, COMMIT and ROLLBACK; behind the commit record it would end the wait for a synchronous
+ *    standby; and it would end a command that cannot be undone, such as VACUUM, half done.
+ * 4. PostgreSQL's own timeouts cannot watch a lease.  They end with each error, they must not
+ *    be set in a handler or in another thread, and their clock stops while the machine is suspended.
+ *
+ * The way it is done
+ * ------------------
+ * A request is a word that any thread may set, one for each reason: a loss, and the end of
+ * a timed attempt.  Then a signal of our own goes to the backend's thread, whose handler decides
+ * what the request may do now; and a timer sends the same signal when the lease ends, so the
+ * I/O thread need not be alive.  The handler decides by the phase, in this order:
+ *
+ *	MUTED		a command that cannot be undone has committed, and may commit again: no loss
+ *				cancels anything.  The same holds while PostgreSQL's mark of such a command is set.
+ *	waits		the backend waits for a heavyweight lock: cancelled in every other phase,
+ *				because such a wait checks for cancels, and fails no command behind its back.  It may be
+ *				that of parse analysis, of a deferred trigger, or of NOTIFY's queue at commit.
+ *	RESTRICTED	from the check at commit to the end of the transaction: nothing else is cancelled.
+ *	RUNNING		a statement runs that may be cancelled: so it is.
+ *	IDLE		outside of statements: nothing.  If the backend waits for its client, it runs an
+ *				empty transaction once, to release the local locks of what is lost.
+ *
+ * The timeout of an attempt is requested only during the attempt's wait, and is no loss: it
+ * cancels in every phase.
+ *
+ * Invariants
+ * ----------
+ * - A request is set by any thread, and cleared by the backend's own thread alone, in
+ *   zklock_cancel_settle(), before it looks at the reason: what comes later stays.
+ * - QueryCancelPending is set for us only in our handler, with SIGINT blocked, and cleared for us only
+ *   in zklock_cancel_settle(), with all signals blocked; both in the backend's thread.
+ * - "ours_alone" is true only if every cancel since QueryCancelPending was clear came from the handler.  So
+ *   a cancel that is withdrawn, or taken for a timeout's, is nobody else's.
+ * - While a loss is requested, a next signal is on its way: within RETRY_MS, and ever more rarely
+ *   while the session idles.
+ * - A statement inside another one leaves the phase alone, or raises it from IDLE to RUNNING; and
+ *   each restores what it has found, also after an error.
  *
  * The functions with the suffix _io run on any thread, zklock_cancel_request_io() also in
- * handlers of signals and timeouts.  Everything else runs on the backend's own thread,
- * to which they only send the signal.
+ * handlers of signals and timeouts.  Everything else runs on the backend's own thread.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,49 +79,32 @@
 #include "backend/session/session.h"
 #include "compat.h"
 
-/* How long after a signal the next one is sent, in ms, while the request is pending. */
+/* How long after a signal the next one is sent, in ms, while a loss is requested. */
 #define RETRY_MS 500
-#define MAX_RETRY_MS 3600000
+#define MAX_DOUBLINGS 13		/* while the session idles: up to an hour or so */
+
+/* Not defined by all versions of glibc that have SIGEV_THREAD_ID. */
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
 
 static int	own_signal = 0;
 static timer_t timer;			/* sends it */
-static volatile sig_atomic_t retry_ms = RETRY_MS;
+static pthread_t own_thread;
 static struct sigaction sigint_before;
 
-/* The session whose lease ends, and whether the timer will fire then or earlier. */
+static volatile struct
+{
+	sig_atomic_t requested[ZKLOCK_N_CANCEL_REASONS];
+	sig_atomic_t is_new;		/* a loss was requested since the last signal */
+	sig_atomic_t phase;			/* ZklockPhase */
+	sig_atomic_t ours_alone;	/* the pending cancel was requested only by zklock */
+	sig_atomic_t n_idle;		/* signals in a row that found the session idle */
+	sig_atomic_t is_deadline_set;	/* the timer will fire at the end of the lease, or earlier */
+}			state;
+
+/* The session whose lease ends. */
 static ZklSession *volatile watched = NULL;
-static volatile sig_atomic_t is_deadline_set = false;
-
-/* Also set by the I/O thread. */
-static volatile sig_atomic_t requested[ZKLOCK_N_CANCEL_REASONS];
-
-/* The pending cancel was requested only by zklock. */
-static volatile sig_atomic_t ours_alone = false;
-
-static volatile sig_atomic_t restricted = false;
-
-/* Number of nested statements that a cancel may end. */
-static volatile sig_atomic_t n_running = 0;
-
-/* A command that cannot be undone has committed, and may commit again. */
-static volatile sig_atomic_t muted = false;
-
-/* Is a cancel requested for this reason?  A revocation is one under "cancel" alone. */
-static bool
-is_reason(int reason)
-{
-	return requested[reason] &&
-		(reason != ZKLOCK_CANCEL_REVOCATION || zklock_on_revoke == ZKLOCK_ON_REVOKE_CANCEL);
-}
-
-static bool
-is_any_requested(void)
-{
-	for (int i = 0; i < ZKLOCK_N_CANCEL_REASONS; i++)
-		if (is_reason(i))
-			return true;
-	return false;
-}
 
 /* Replaces PostgreSQL's handler, which it calls; notes a cancel from elsewhere. */
 static void
@@ -85,7 +114,7 @@ on_sigint(int signo, siginfo_t *info, void *context)
 		sigint_before.sa_sigaction(signo, info, context);
 	else
 		sigint_before.sa_handler(signo);
-	ours_alone = false;
+	state.ours_alone = false;
 }
 
 /* A wait for a heavyweight lock checks for a cancel before it ends. */
@@ -121,32 +150,47 @@ is_idle(void)
 static void
 wake_idle(void)
 {
-	if (!requested[ZKLOCK_CANCEL_LOSS] || IsTransactionOrTransactionBlock())
+	if (IsTransactionOrTransactionBlock())
 		return;
 	HandleCatchupInterrupt();
 	SetLatch(MyLatch);			/* 19: done by its caller, PostgreSQL's handler of SIGUSR1 */
 }
 
-bool
-zklock_is_irreversible(void)
+ZklockPhase
+zklock_phase(void)
 {
-	return muted || (*(volatile int *) &MyXactFlags & XACT_FLAGS_NEEDIMMEDIATECOMMIT) != 0;
+	return (ZklockPhase) state.phase;
 }
 
 void
-zklock_cancel_mute(bool on)
+zklock_set_phase(ZklockPhase phase)
 {
-	muted = on;
+	state.phase = phase;
 }
 
-/* A loss does not cancel a command that cannot be undone. */
-static bool
-can_cancel(void)
+/* No hook runs between PostgreSQL's mark and the first commit of the command. */
+bool
+zklock_is_irreversible(void)
 {
-	bool		by_loss_alone = !is_reason(ZKLOCK_CANCEL_REVOCATION) && !is_reason(ZKLOCK_CANCEL_TIMEOUT);
+	return state.phase == ZKLOCK_MUTED ||
+		(*(volatile int *) &MyXactFlags & XACT_FLAGS_NEEDIMMEDIATECOMMIT) != 0;
+}
 
-	return !(by_loss_alone && zklock_is_irreversible()) &&
-		((n_running > 0 && !restricted) || is_waiting_for_lock());
+static bool
+can_cancel_for_loss(void)
+{
+	return !zklock_is_irreversible() &&
+		(is_waiting_for_lock() || state.phase == ZKLOCK_RUNNING);
+}
+
+static void
+cancel(void)
+{
+	if (!QueryCancelPending)
+		state.ours_alone = true;
+	InterruptPending = true;
+	QueryCancelPending = true;
+	SetLatch(MyLatch);
 }
 
 /*
@@ -154,21 +198,14 @@ can_cancel(void)
  * send.  The backend gets it too, and counts it as a cancel from elsewhere.
  */
 static void
-cancel(void)
+cancel_children(void)
 {
-	if (!QueryCancelPending)
-		ours_alone = true;
-	InterruptPending = true;
-	QueryCancelPending = true;
-	SetLatch(MyLatch);
-	if ((is_reason(ZKLOCK_CANCEL_LOSS) || is_reason(ZKLOCK_CANCEL_REVOCATION)) &&
-		has_children() &&
-		kill(-getpid(), SIGINT) != 0)
+	if (has_children() && kill(-getpid(), SIGINT) != 0)
 		(void) kill(getpid(), SIGINT);	/* single-user mode: the process may lead no group */
 }
 
 /*
- * A loss is pending until a statement reports it.  PostgreSQL drops the cancel if this
+ * A loss is requested until a statement reports it.  PostgreSQL drops the cancel if this
  * statement fails for another reason; and the next one may first wait for a table lock,
  * before any hook is called.  So a loss is always tried again; while the session idles, ever
  * more rarely: the first signal lets it release its local locks, and the others find nothing
@@ -177,21 +214,32 @@ cancel(void)
 static int64
 serve_requests(void)
 {
-	bool		possible;
-	bool		idle;
-
-	if (!is_any_requested() || proc_exit_inprogress)
+	if (proc_exit_inprogress)
 		return 0;
-	possible = can_cancel();
-	idle = !possible && is_idle();
-	if (possible)
+	if (state.requested[ZKLOCK_CANCEL_TIMEOUT])
 		cancel();
-	if (idle && retry_ms == RETRY_MS)
-		wake_idle();
-	retry_ms = idle ? Min(2 * retry_ms, MAX_RETRY_MS) : RETRY_MS;
-	if (requested[ZKLOCK_CANCEL_LOSS] || !(possible || idle))
-		return zkl_now_ms() + retry_ms;
-	return 0;
+	if (!state.requested[ZKLOCK_CANCEL_LOSS])
+		return 0;
+	if (state.is_new)
+	{
+		state.is_new = false;
+		state.n_idle = 0;
+	}
+	if (can_cancel_for_loss())
+	{
+		state.n_idle = 0;
+		cancel();
+		cancel_children();
+	}
+	else if (is_idle())
+	{
+		if (state.n_idle == 0)
+			wake_idle();
+		state.n_idle = Min(state.n_idle + 1, MAX_DOUBLINGS);
+	}
+	else
+		state.n_idle = 0;
+	return zkl_now_ms() + ((int64) RETRY_MS << state.n_idle);
 }
 
 /*
@@ -213,10 +261,10 @@ check_deadline(void)
 	if (deadline < 0)
 	{
 		watched = NULL;
-		requested[ZKLOCK_CANCEL_LOSS] = true;
-		retry_ms = RETRY_MS;
+		state.requested[ZKLOCK_CANCEL_LOSS] = true;
+		state.is_new = true;
 	}
-	is_deadline_set = deadline > 0;
+	state.is_deadline_set = deadline > 0;
 	return Max(deadline, 0);
 }
 
@@ -252,17 +300,18 @@ free_signal(void)
 }
 
 /*
- * Reserves a signal and a timer that sends it to this backend, whose own thread then calls
- * the handler, with SIGINT blocked.
+ * Reserves a signal, whose handler runs with SIGINT blocked, and a timer that sends it to this
+ * thread: another library may have threads that do not block signals.
  */
 static void
 reserve_signal(void)
 {
 	struct sigaction action = {.sa_handler = on_own_signal, .sa_flags = SA_RESTART};
-	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL};
+	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID};
 	int			signo = free_signal();
 
 	event.sigev_signo = signo;
+	event.sigev_notify_thread_id = (pid_t) syscall(SYS_gettid);
 	if (signo == 0 || timer_create(CLOCK_BOOTTIME, &event, &timer) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
@@ -272,6 +321,7 @@ reserve_signal(void)
 	sigemptyset(&action.sa_mask);
 	sigaddset(&action.sa_mask, SIGINT);
 	sigaction(signo, &action, NULL);
+	own_thread = pthread_self();
 	own_signal = signo;
 }
 
@@ -299,12 +349,23 @@ zklock_cancel_init(void)
 	wrap_sigint();
 }
 
+/*
+ * A real-time signal to a thread is refused when the user has used up RLIMIT_SIGPENDING; one
+ * to the process never is.  The timer's signal is allocated with the timer.
+ */
+static void
+signal_backend(void)
+{
+	if (pthread_kill(own_thread, own_signal) == EAGAIN)
+		(void) kill(getpid(), own_signal);
+}
+
 void
 zklock_cancel_request_io(ZklockCancelReason reason)
 {
-	requested[reason] = true;
-	retry_ms = RETRY_MS;
-	(void) kill(getpid(), own_signal);
+	state.requested[reason] = true;
+	state.is_new = true;
+	signal_backend();
 }
 
 void
@@ -313,80 +374,46 @@ zklock_on_loss_io(void)
 	zklock_cancel_request_io(ZKLOCK_CANCEL_LOSS);
 }
 
-void
-zklock_on_revoke_io(void)
-{
-	zklock_cancel_request_io(ZKLOCK_CANCEL_REVOCATION);
-}
-
 bool
 zklock_cancel_is_requested(ZklockCancelReason reason)
 {
-	return requested[reason];
+	return state.requested[reason];
 }
 
 bool
-zklock_cancel_is_only(ZklockCancelReason reason)
+zklock_is_timeout_alone(void)
 {
-	for (int i = 0; i < ZKLOCK_N_CANCEL_REASONS; i++)
-		if (is_reason(i) != (i == (int) reason))
-			return false;
-	return ours_alone;
+	return state.requested[ZKLOCK_CANCEL_TIMEOUT] && !state.requested[ZKLOCK_CANCEL_LOSS] &&
+		state.ours_alone;
 }
 
-bool
+void
 zklock_cancel_settle(ZklockCancelReason reason)
 {
 	sigset_t	all;
 	sigset_t	before;
-	bool		pending;
 
-	if (!requested[reason])
-		return false;
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, &before);
-	requested[reason] = false;
-	pending = QueryCancelPending;
-	if (!is_any_requested())
-	{
-		if (ours_alone && !zklock_recovery_conflict_cancels())
-			QueryCancelPending = false;
-		ours_alone = false;
-	}
-	sigprocmask(SIG_SETMASK, &before, NULL);
-	return pending;
-}
-
-int
-zklock_cancel_enter(bool may_be_cancelled)
-{
-	int			outer = n_running;
-
-	n_running = outer + may_be_cancelled;
-	return outer;
-}
-
-/* A loss that this statement has not reported, as ROLLBACK and BEGIN do not. */
-void
-zklock_cancel_leave(int outer)
-{
-	n_running = outer;
-	if (outer > 0 || !requested[ZKLOCK_CANCEL_LOSS])
+	if (!state.requested[reason])
 		return;
-	retry_ms = RETRY_MS;
-	(void) kill(getpid(), own_signal);
-}
-
-bool
-zklock_cancel_in_statement(void)
-{
-	return n_running > 0;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	state.requested[reason] = false;
+	if (!state.requested[ZKLOCK_CANCEL_LOSS] && !state.requested[ZKLOCK_CANCEL_TIMEOUT])
+	{
+		if (state.ours_alone && !zklock_recovery_conflict_cancels())
+			QueryCancelPending = false;
+		state.ours_alone = false;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void
-zklock_cancel_restrict(bool on)
+zklock_cancel_retry(void)
 {
-	restricted = on;
+	if (!state.requested[ZKLOCK_CANCEL_LOSS])
+		return;
+	state.is_new = true;
+	signal_backend();
 }
 
 /* The deadline is published before the grant: a timer that is set will see the deadline. */
@@ -395,7 +422,7 @@ zklock_lease_watch(ZklSession *session)
 {
 	watched = session;
 	if (session == NULL)
-		is_deadline_set = false;
-	else if (!is_deadline_set)
-		(void) kill(getpid(), own_signal);
+		state.is_deadline_set = false;
+	else if (!state.is_deadline_set)
+		signal_backend();
 }

@@ -218,10 +218,18 @@ extern void (*zklock_after_grant) (void);
 typedef enum ZklockCancelReason
 {
 	ZKLOCK_CANCEL_LOSS,			/* a lock may be lost */
-	ZKLOCK_CANCEL_REVOCATION,	/* release was requested; cancels under zklock.on_revoke = cancel */
 	ZKLOCK_CANCEL_TIMEOUT,		/* a timed attempt has reached its timeout */
 	ZKLOCK_N_CANCEL_REASONS
 } ZklockCancelReason;
+
+/* What a loss may end now; cancel.c explains it. */
+typedef enum ZklockPhase
+{
+	ZKLOCK_IDLE,				/* no statement runs that may be cancelled */
+	ZKLOCK_RUNNING,				/* one does */
+	ZKLOCK_RESTRICTED,			/* the transaction is being committed */
+	ZKLOCK_MUTED				/* a command that cannot be undone has committed */
+} ZklockPhase;
 
 /* Prepares this backend for requests; does nothing when called again.  Throws 53000. */
 extern void zklock_cancel_init(void);
@@ -233,48 +241,30 @@ extern void zklock_cancel_init(void);
  */
 extern void zklock_cancel_request_io(ZklockCancelReason reason);
 
-/* The same, for ZklSessionConfig. */
+/* The same for a loss, for ZklSessionConfig. */
 extern void zklock_on_loss_io(void);
-extern void zklock_on_revoke_io(void);
 
 extern bool zklock_cancel_is_requested(ZklockCancelReason reason);
 
-/* Returns whether this is the only reason, and no cancel came from anywhere else. */
-extern bool zklock_cancel_is_only(ZklockCancelReason reason);
+/* Returns whether a timeout is the only reason, and no cancel came from anywhere else. */
+extern bool zklock_is_timeout_alone(void);
 
 /*
  * Settles a request: its reason is being handled.  If no other reason is left, withdraws
- * the pending cancel, unless a cancel also came from elsewhere.  Returns whether a cancel
- * was pending.  Call this before examining the reason, so that a later request stays.
- * Never throws.
+ * the pending cancel, unless a cancel also came from elsewhere.  Call this before examining
+ * the reason, so that a later request stays.  Never throws.
  */
-extern bool zklock_cancel_settle(ZklockCancelReason reason);
+extern void zklock_cancel_settle(ZklockCancelReason reason);
 
-/*
- * While this is set, requests only cancel a wait for a heavyweight lock.  Set from the
- * commit check to the end of the transaction, because a cancel after the commit record
- * would end the wait for a synchronous standby early.
- */
-extern void zklock_cancel_restrict(bool restricted);
+/* A loss is still requested although a statement has ended: tries again at once. */
+extern void zklock_cancel_retry(void);
 
-/*
- * Does a command run or commit that cannot be undone?  No loss cancels it.  PostgreSQL marks
- * its transaction, and "mute" keeps the state until its last commit.  Async-signal-safe.
- */
+/* Set by the hooks of lifecycle.c alone. */
+extern ZklockPhase zklock_phase(void);
+extern void zklock_set_phase(ZklockPhase phase);
+
+/* Does a command run or commit that cannot be undone?  Async-signal-safe. */
 extern bool zklock_is_irreversible(void);
-extern void zklock_cancel_mute(bool on);
-
-/*
- * Called at the start and the end of a statement, which may be nested; "outer" is what
- * the first one returned.  Outside of statements, requests only cancel a wait for a
- * heavyweight lock: a cancel between the client's message and its statement would fail
- * BEGIN, COMMIT or ROLLBACK.  The statement reports the request when it starts.
- */
-extern int	zklock_cancel_enter(bool may_be_cancelled);
-extern void zklock_cancel_leave(int outer);
-
-/* Returns whether a statement is running that a request may end. */
-extern bool zklock_cancel_in_statement(void);
 
 /*
  * Called after each grant: watches the deadline of what this session holds, and requests a
@@ -287,25 +277,11 @@ extern void zklock_lease_watch(ZklSession *session);
  * Requests by others to release a lock, and what the holder does (revoke.c)
  */
 
-/*
- * At the start of a statement, or if a cancel ended one: reports requests for release since
- * the last call, as zklock.on_revoke specifies; may throw 57014.
- */
-extern void zklock_process_revocation(bool is_cancelled);
+/* For ZklSessionConfig; called in any thread. */
+extern void zklock_on_revoke_io(void);
 
-/* Same, within a statement or at its end: raises a notice at most. */
+/* Raises a NOTICE for requests for release since the last call. */
 extern void zklock_report_revocation(void);
-
-/*
- * For an error that is being reported: if a request for release caused the cancel,
- * rewrites the error to name that reason.  Does not throw.
- */
-extern void zklock_rewrite_revoked(ErrorData *error);
-
-/*
- * After a release: drops reports and cancels for what is no longer held.  Does not throw.
- */
-extern void zklock_drop_revocation(void);
 
 /* Returns whether release of this session's lock was requested.  No network. */
 extern bool zklock_is_revoked(const ZklockName *name);

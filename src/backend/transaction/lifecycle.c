@@ -9,13 +9,13 @@
  *	moment						throw/wait		action
  *	------						----------		------
  *	executor, utility command	yes				raise a pending loss, report a revocation
- *	report of an error			no				the same, for cancels outside the executor
  *	irreversible command		yes				check the locks before it starts
  *	PRE_COMMIT					yes				refuse a client's commit if a lock is lost
  *	PRE_PREPARE					yes				refuse transaction-level locks; then the same
  *	PreCommit_Notify() etc.		yes				a loss cancels waits for heavyweight locks
  *	commit record, visible		no				a loss only sets a flag
  *	COMMIT, PREPARE				no				log locks that were lost since the check
+ *	ABORT						no				log lost locks that no error has named
  *	COMMIT, PREPARE, ABORT		no				reset the state of the transaction
  *	resource release, LOCKS		no				release locks, as native locks are
  *	COMMIT_SUB					no				pass the locks to the parent
@@ -31,8 +31,8 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "catalog/objectaccess.h"
 #include "executor/executor.h"
+#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "replication/logicalworker.h"
 #include "storage/ipc.h"
@@ -50,18 +50,23 @@ static struct
 	ExecutorRun_hook_type run;
 	ExecutorFinish_hook_type finish;
 	ProcessUtility_hook_type utility;
-	emit_log_hook_type error;
-	object_access_hook_type access;
 }			previous;
 
 /* The commit check of this transaction has begun. */
 static bool commit_checked = false;
 
-/* The client has used this transaction: for a statement or a function call. */
+/* A statement of this transaction has called a hook of ours. */
 static bool is_used = false;
 
-/* A utility command runs at top level, outside of a transaction block. */
-static bool runs_alone = false;
+/*
+ * The start of the client's message in which the last transaction ended.  A transaction that ends
+ * in another message was begun by the client, even if it has called no hook: by a fast-path call, for
+ * example.  While a session idles, PostgreSQL runs transactions without a message.
+ */
+static TimestampTz last_message = 0;
+
+/* How many statements run, one inside the other. */
+static int	depth = 0;
 
 
 /*
@@ -71,7 +76,8 @@ static bool runs_alone = false;
  * although the command is done, or half done.  So the locks are checked before a command
  * that runs outside of a block.  PostgreSQL marks the transaction of one that cannot be undone
  * (PreventInTransactionBlock()).  From then on a lost lock does not cancel the command, and
- * none of its commits is refused; the next statement reports the loss.
+ * none of its commits is refused, which the phase MUTED remembers until the last one; the next
+ * statement reports the loss.
  */
 
 /*
@@ -88,44 +94,47 @@ needs_no_check(Node *command)
 		IsA(command, ExecuteStmt) || IsA(command, CallStmt) || IsA(command, DoStmt);
 }
 
-static bool
+static void
 start_alone(Node *command, bool is_top_level)
 {
-	if (needs_no_check(command) || IsInTransactionBlock(is_top_level))
-		return false;
-	zklock_check_irreversible();
-
-	/* A cancel must not end COMMIT PREPARED's wait for a synchronous standby. */
-	if (IsA(command, TransactionStmt))
-		zklock_cancel_restrict(true);
-	runs_alone = true;
-	return true;
+	if (!needs_no_check(command) && !IsInTransactionBlock(is_top_level))
+		zklock_check_irreversible();
 }
 
-/* At PRE_COMMIT: does the commit belong to a command that cannot be undone? */
+/*
+ * At PRE_COMMIT: does the commit belong to a command that cannot be undone?  The last one
+ * comes after the end of the command.  A message of the client in between uses the
+ * transaction for something else.
+ */
 static bool
 is_irreversible_commit(void)
 {
-	bool		is_irreversible = zklock_is_irreversible();
-
-	if (is_irreversible)
-		zklock_cancel_mute(true);	/* for the commits that follow, too */
-	return is_irreversible;
-}
-
-/* Further commits do not belong to the command, unless it is still running. */
-static void
-forget_irreversible(void)
-{
-	if (!runs_alone)
-		zklock_cancel_mute(false);
+	return zklock_is_irreversible() &&
+		(depth > 0 || zklock_phase() != ZKLOCK_MUTED ||
+		 GetCurrentStatementStartTimestamp() == last_message);
 }
 
 static void
 note_use(void)
 {
 	is_used = true;
-	forget_irreversible();
+
+	/* The command that could not be undone has ended. */
+	if (depth == 0 && zklock_phase() == ZKLOCK_MUTED)
+		zklock_set_phase(ZKLOCK_IDLE);
+}
+
+/*
+ * The transaction has ended.  A procedure that commits goes on, and so does a command that cannot be
+ * undone.
+ */
+static void
+end_phase(bool is_abort)
+{
+	if (depth == 0)
+		zklock_set_phase(ZKLOCK_IDLE);
+	else if (is_abort || zklock_phase() != ZKLOCK_MUTED)
+		zklock_set_phase(ZKLOCK_RUNNING);
 }
 
 static void
@@ -148,32 +157,43 @@ zklock_at_pre_prepare(void)
 }
 
 /*
- * Returns whether the client has used this transaction.  While a session idles,
- * PostgreSQL runs transactions of its own, to read notifications and invalidations.  They
- * do not rely on locks, and an error there would end the connection.  At exit it drops the
- * session's temporary tables.  A procedure can use a transaction without the executor:
- * PL/pgSQL evaluates simple expressions itself.
+ * Returns whether the transaction is one of the client.  While a session idles, PostgreSQL runs
+ * transactions of its own, to read notifications and invalidations.  They do not rely on
+ * locks, and an error there would end the connection.  At exit it drops the session's
+ * temporary tables.  A procedure can use a transaction without a hook: PL/pgSQL evaluates simple
+ * expressions itself.
  */
 static bool
 is_of_client(void)
 {
 	if (proc_exit_inprogress)
 		return false;
-	return is_used || zklock_cancel_in_statement() ||
-		TransactionIdIsValid(GetTopTransactionIdIfAny());
+	return is_used || depth > 0 || TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
+		GetCurrentStatementStartTimestamp() != last_message;
 }
 
-/* Checks the locks once, in whichever of the two callbacks below is called first. */
+/*
+ * Checks the locks once, in whichever of the two callbacks below is called first.  After the check
+ * a cancel only ends a wait for a heavyweight lock, such as the queue lock of NOTIFY.
+ * Everything else before the commit record either does not check for cancels, or is another
+ * extension's commit on another server.
+ */
 static void
 check_at_commit(XactEvent event)
 {
+	bool		is_irreversible = is_irreversible_commit();
+	bool		can_fail = event == XACT_EVENT_PRE_PREPARE || (!is_irreversible && is_of_client());
+
 	if (commit_checked)
 		return;
 	commit_checked = true;
 	if (event == XACT_EVENT_PRE_PREPARE)
 		zklock_at_pre_prepare();
-	zklock_check_commit(event == XACT_EVENT_PRE_PREPARE ||
-						(!is_irreversible_commit() && is_of_client()));
+	if (can_fail)
+		zklock_check_commit();
+	zklock_set_phase(is_irreversible ? ZKLOCK_MUTED : ZKLOCK_RESTRICTED);
+	if (can_fail && zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
+		zklock_check_loss();
 }
 
 /* Runs before callbacks that commit elsewhere, for example those of postgres_fdw. */
@@ -184,35 +204,42 @@ zklock_before_participants(XactEvent event, void *arg)
 		check_at_commit(event);
 }
 
+/* The callback above is in PostgreSQL's list: since this backend's first grant. */
+static bool has_granted = false;
+
 /*
- * Moves zklock_before_participants() to the front of PostgreSQL's list of callbacks.  The
- * callback that was registered last is called first, and an extension may register one in
- * the middle of a transaction; so this runs at the end of each statement, and after each
- * grant: PL/pgSQL can acquire a lock and commit after its last statement.
+ * Moves zklock_before_participants() to the front of PostgreSQL's list of callbacks.  The one
+ * that was registered last is called first, and an extension may register one in the middle
+ * of a transaction.  So this runs after each grant, and from the first one on at the end of each
+ * statement, nested ones included: a procedure commits in the middle of its own, and a deferred
+ * trigger runs behind the COMMIT.
  *
- * A statement can also end while PostgreSQL calls the callbacks, if an earlier one runs
- * SQL.  PostgreSQL 14 and 15 read the next item of the list after each call: moving this
- * item from behind the current one to the front leaves the rest as it was, and
- * zklock_at_transaction() makes the check.  Later versions read the next item before the
- * call.  If this item is the next one, its memory has been freed.  RegisterXactCallback()
- * gets the same memory back, because nothing else allocates in between.  So the item is
- * valid, but the callbacks registered since are called twice.  zklock cannot detect that
- * callbacks are being called; this affects only an extension that registers after the
- * last statement with a lock and runs SQL in PRE_COMMIT.  Once the check has begun, the
- * item stays where it is.
+ * PostgreSQL must not be walking the list meanwhile.  It walks it only at the end of a transaction;
+ * then ours is the first, so "commit_checked" is true while it calls the others, whose SQL
+ * ends statements, too.  The first grant of a backend may come from SQL that another callback
+ * runs at PRE_COMMIT.  It only adds an item to the front, and what moves from then on is
+ * this item, which the walk has passed.
+ *
+ * What remains is a callback that C code registers when no statement or grant follows, in a deferred
+ * trigger or in an expression of a procedure.  It is called before the check; and if it runs SQL at
+ * PRE_COMMIT, the list changes while PostgreSQL walks it.
  */
 static void
 stay_first(void)
 {
-	UnregisterXactCallback(zklock_before_participants, NULL);
+	if (commit_checked)
+		return;
+	if (has_granted)
+		UnregisterXactCallback(zklock_before_participants, NULL);
 	RegisterXactCallback(zklock_before_participants, NULL);
+	has_granted = true;
 }
 
-/* Called at the end of each statement, and after each grant. */
+/* Called at the end of each statement. */
 static void
 prepare_for_commit(void)
 {
-	if (commit_checked || !zklock_relies_on_locks())
+	if (commit_checked || !has_granted)
 		return;
 	zklock_note_statement_timeout();
 	stay_first();
@@ -228,9 +255,8 @@ zklock_at_transaction(XactEvent event, void *arg)
 		return;
 	commit_checked = false;
 	is_used = false;
-	if (is_abort)
-		runs_alone = false;
-	forget_irreversible();
+	last_message = GetCurrentStatementStartTimestamp();
+	end_phase(is_abort);
 	if (!is_abort)
 		zklock_note_late_loss();
 	zklock_end_transaction(is_abort);
@@ -245,7 +271,6 @@ zklock_at_subtransaction(SubXactEvent event, SubTransactionId my_id,
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
 		zklock_release_levels(GetCurrentTransactionNestLevel());
-		zklock_forget_reported();
 		zklock_withdraw_requests();
 	}
 }
@@ -275,11 +300,43 @@ zklock_at_resource_release(ResourceReleasePhase phase, bool is_commit,
  * hook replaces the error of the cancel, so no other PG_CATCH sees it.
  */
 
+/* What a statement has found when it began, and leaves as it was. */
+typedef struct StatementState
+{
+	MemoryContext context;
+	int			depth;
+	ZklockPhase phase;
+	bool		is_restricted;	/* in a security-restricted operation */
+} StatementState;
+
+static StatementState
+begin_statement(bool may_be_cancelled)
+{
+	StatementState before = {
+		CurrentMemoryContext, depth, zklock_phase(), InSecurityRestrictedOperation()
+	};
+
+	if (may_be_cancelled && before.phase == ZKLOCK_IDLE)
+		zklock_set_phase(ZKLOCK_RUNNING);
+	depth++;
+	return before;
+}
+
+/* A loss may be left that the statement has not reported, as ROLLBACK and BEGIN do not. */
+static void
+leave_statement(const StatementState *before, bool keeps_muted)
+{
+	depth = before->depth;
+	if (!keeps_muted)
+		zklock_set_phase(before->phase);
+	if (depth == 0)
+		zklock_cancel_retry();
+}
+
 /* Runs a part of a statement. */
 #define ZKLOCK_STATEMENT(part, may_be_cancelled) \
 	do { \
-		MemoryContext context = CurrentMemoryContext; \
-		int			outer = zklock_cancel_enter(may_be_cancelled); \
+		StatementState before = begin_statement(may_be_cancelled); \
 		PG_TRY(); \
 		{ \
 			part; \
@@ -287,12 +344,12 @@ zklock_at_resource_release(ResourceReleasePhase phase, bool is_commit,
 		} \
 		PG_CATCH(); \
 		{ \
-			zklock_cancel_leave(outer); \
-			zklock_translate_cancel(context); \
+			leave_statement(&before, false); \
+			zklock_translate_cancel(before.context, before.is_restricted); \
 			PG_RE_THROW(); \
 		} \
 		PG_END_TRY(); \
-		zklock_cancel_leave(outer); \
+		leave_statement(&before, zklock_phase() == ZKLOCK_MUTED); \
 	} while (0)
 
 /* Reports a loss, but not to a statement that a command that cannot be undone executes. */
@@ -303,19 +360,12 @@ raise_pending_loss(void)
 		zklock_check_loss();
 }
 
-/* Reports a loss or a revocation that came during idle time, or just now. */
-static void
-raise_pending_error(void)
-{
-	raise_pending_loss();
-	zklock_process_revocation(false);
-}
-
 static void
 zklock_at_executor_start(QueryDesc *query, int flags)
 {
 	note_use();
-	raise_pending_error();
+	raise_pending_loss();
+	zklock_report_revocation();
 	ZKLOCK_STATEMENT(previous.start(query, flags), true);
 }
 
@@ -378,58 +428,36 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 	Node	   *statement = pstmt->utilityStmt;
 	bool		is_exempt = ignores_loss(statement);
 	bool		is_aborted = IsAbortedTransactionBlockState();
-	volatile bool discards_all = is_discard_all(statement);
-	volatile bool is_alone;
+	bool		discards_all = is_discard_all(statement);
 
-	/* PostgreSQL calls no callback at the end of a transaction that has already aborted. */
 	if (!is_aborted)
 		note_use();
 	if (!is_exempt && !is_aborted)
-		raise_pending_error();
+	{
+		raise_pending_loss();
+		zklock_report_revocation();
+	}
 	/* First, because PostgreSQL releases the local locks even if the command then fails. */
 	if (discards_all && !IsInTransactionBlock(level == PROCESS_UTILITY_TOPLEVEL))
 		zklock_release_session();
-	is_alone = start_alone(statement, level == PROCESS_UTILITY_TOPLEVEL);
+	start_alone(statement, level == PROCESS_UTILITY_TOPLEVEL);
 	ZKLOCK_STATEMENT(previous.utility(pstmt, text, read_only_tree, level, params,
 									  environment, dest, completion),
 					 !is_exempt);
-	if (is_alone)
-		runs_alone = false;
 	if (discards_all)
 		zklock_release_session();
+
+	/* PostgreSQL calls no callback at the end of a transaction that has already aborted. */
+	if (is_aborted)
+		last_message = GetCurrentStatementStartTimestamp();
 	prepare_for_commit();
-}
-
-/*
- * Rewrites the error of a cancel.  Parsing and planning, which may wait for table locks,
- * have no hook around them, so the error is rewritten when it is reported.
- */
-static void
-zklock_at_error_report(ErrorData *error)
-{
-	zklock_rewrite_cancel(error);
-	zklock_rewrite_revoked(error);
-	if (previous.error)
-		previous.error(error);
-}
-
-/* Notes fast-path calls, and expressions of PL/pgSQL, which call no other hook. */
-static void
-zklock_at_object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
-						void *arg)
-{
-	if (previous.access)
-		previous.access(access, class_id, object_id, sub_id, arg);
-	if (access == OAT_FUNCTION_EXECUTE)
-		note_use();
 }
 
 void
 zklock_install_hooks(void)
 {
-	zklock_after_grant = prepare_for_commit;
+	zklock_after_grant = stay_first;
 	RegisterXactCallback(zklock_at_transaction, NULL);
-	RegisterXactCallback(zklock_before_participants, NULL);
 	RegisterSubXactCallback(zklock_at_subtransaction, NULL);
 	RegisterResourceReleaseCallback(zklock_at_resource_release, NULL);
 	previous.start = ExecutorStart_hook ? ExecutorStart_hook : standard_ExecutorStart;
@@ -440,8 +468,4 @@ zklock_install_hooks(void)
 	ExecutorFinish_hook = zklock_at_executor_finish;
 	previous.utility = ProcessUtility_hook ? ProcessUtility_hook : standard_ProcessUtility;
 	ProcessUtility_hook = zklock_at_utility;
-	previous.error = emit_log_hook;
-	emit_log_hook = zklock_at_error_report;
-	previous.access = object_access_hook;
-	object_access_hook = zklock_at_object_access;
 }

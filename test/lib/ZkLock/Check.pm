@@ -9,7 +9,7 @@
 #   wait_state($s, 'connected');
 #   queue_of($zkc, 'x');        # full paths, in the order of their numbers
 #   requests_of($zk, $zk_session_id);
-#   lose_lock($zk, $zkc, 'x', $zk_session_id);   # and revoke_lock()
+#   lose_lock($zk, $zkc, 'x', $zk_session_id);
 
 package ZkLock::Check;
 
@@ -21,7 +21,7 @@ use Test::More;
 use ZkLock::Util qw(wait_until);
 
 our @EXPORT = qw(fails_with failed_with commit_refused works nothing_left wait_state
-  queue_of requests_of zk_session_id wait_proven wait_watched lose_lock revoke_lock);
+  queue_of requests_of zk_session_id wait_proven wait_watched lose_lock);
 
 # One assertion: the statement fails with this SQLSTATE, has a HINT (unless
 # hint => 0), and its error matches $opt{like}.
@@ -214,18 +214,6 @@ sub lose_lock
 			my ($last, $n) = last_request($zk, $id) or return;
 			return $n > $before && ($last eq 'NA' || $n > $before + 3);
 		});
-}
-
-# Requests the release of a lock as other programs do. Returns when its holder has
-# received the request.
-sub revoke_lock
-{
-	my ($zk, $zkc, $lock) = @_;
-	my ($path) = queue_of($zkc, $lock);
-	wait_watched($zk, $lock);
-	$zkc->set($path, '__REVOKE__');
-	return wait_until('the holder to receive the request',
-		sub { (eval { $zkc->get($path)->{data} } // '') ne '__REVOKE__' });
 }
 
 1;
