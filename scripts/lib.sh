@@ -145,6 +145,13 @@ install_pgtap() {
 	as_root cp "$WORK/pgtap/$dir"/*/extension/pgtap* "/$dir/$PG_MAJOR/extension/"
 }
 
+# Installs extensions that use the same hooks, if there are packages of them.
+install_other_extensions() {
+	install_if_possible "postgresql-$PG_MAJOR-pgaudit"
+	install_if_possible "postgresql-$PG_MAJOR-cron"
+	install_if_possible "postgresql-$PG_MAJOR-pg-hint-plan"
+}
+
 install_if_possible() { (install_missing "$@") || say "Not installed: $*"; }
 
 has_node_driver() { NODE_PATH=/usr/share/nodejs node -e 'require("pg")' 2>/dev/null; }
