@@ -56,7 +56,6 @@ my %long = (
 	utility => 'LOCK TABLE locked',
 	COPY => q{COPY (SELECT pg_sleep(600)) TO '/dev/null'},
 	'nested query' => q{SELECT query_to_xml('SELECT pg_sleep(600)', true, true, '')},
-	'native lock' => 'SELECT count(*) FROM locked',
 	'deferred trigger' => "INSERT INTO checked_late VALUES ('x'); SET CONSTRAINTS ALL IMMEDIATE",
 );
 
@@ -72,6 +71,20 @@ for my $kind (sort keys %long)
 		like => qr/"running".*^DETAIL:  The znode was removed: .* the lock since\.\n^HINT/ms);
 	works($s, 'ROLLBACK', '', 'the transaction can be rolled back');
 	works($s, 'SELECT count(*) FROM zk_held_locks', '0', 'the loss is reported once');
+	$s->quit;
+}
+
+# Parse analysis, which waits for the table, calls no hook.
+{
+	my $s = session($node);
+	$s->query_ok('BEGIN');
+	$s->query_ok("SELECT zk_xact_lock('running')");
+	$s->query_async('SELECT count(*) FROM locked');
+	wait_running($s, 'locked');
+	remove_by_hand('running');
+	failed_with($s, '57014', 'the loss ends a wait for a table in parse analysis', hint => 0);
+	works($s, 'ROLLBACK', '', 'the transaction that waited in parse analysis can be rolled back');
+	works($s, 'SELECT count(*) FROM zk_held_locks', '0', 'the rollback has released its lock');
 	$s->quit;
 }
 

@@ -60,7 +60,7 @@ sub lose_after_answer
 	wait_until('the question', sub { read_text($gdb->{out}) =~ /hit Breakpoint/ });
 	debug($gdb, qr/^Value returned is .* true$/m, 'thread 1', 'delete', 'finish');
 	$zkc->delete($_) for queue_of($zkc, $lock);
-	wait_until('the loss', sub { read_text('/proc/' . $s->pid . '/status') =~ /^ShdPnd:\s*0*[1-9a-f]/m });
+	wait_until('the loss', sub { read_text('/proc/' . $s->pid . '/status') =~ /^SigPnd:\s*0*[1-9a-f]/m });
 	print { $gdb->{in} } "detach\nquit\n";
 	close $gdb->{in};
 	return;
