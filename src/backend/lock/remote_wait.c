@@ -90,7 +90,8 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 static bool
 has_timed_out(const RemoteWait *w, const ZklRequestInfo *info, int64 now, int64 *check_again)
 {
-	bool		is_released = zklock_may_have_released((int64) info->released_by);
+	bool		is_released = zklock_may_have_released((int64) info->released_by,
+													   zklock_session_namespace());
 	int64		bound = w->started + (is_released ? zklock_ensemble_timeout
 									  : Min(ZKLOCK_ATTEMPT_MS, zklock_ensemble_timeout));
 

@@ -327,9 +327,9 @@ extern uint32 *zklock_show_pending_deletes(void);
 
 /*
  * Returns whether a node of this session, for the lock or semaphore that this backend waits for, can be a pending
- * delete: the session has some, or it has ended.  0 is no session.
+ * delete: the session has some, or it has ended.  0 is no session.  The namespace is that of this backend.
  */
-extern bool zklock_may_have_released(int64 session_id);
+extern bool zklock_may_have_released(int64 session_id, uint64 namespace_hash);
 
 typedef struct ZklockShownSession
 {

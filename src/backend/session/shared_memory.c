@@ -238,7 +238,7 @@ zklock_show_pending_deletes(void)
 }
 
 bool
-zklock_may_have_released(int64 session_id)
+zklock_may_have_released(int64 session_id, uint64 namespace_hash)
 {
 	const Slot *slot;
 	bool		may_have;
@@ -246,7 +246,7 @@ zklock_may_have_released(int64 session_id)
 	if (session_id == 0)
 		return false;
 	LWLockAcquire(lock, LW_SHARED);
-	slot = find_slot(session_id, zklock_session_namespace());
+	slot = find_slot(session_id, namespace_hash);
 	may_have = slot == NULL || __atomic_load_n(&slot->pending_deletes, __ATOMIC_ACQUIRE) > 0;
 	LWLockRelease(lock);
 	return may_have;
