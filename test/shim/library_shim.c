@@ -13,6 +13,7 @@
  *   events   the session watcher is not called
  *   answers  no completion is called
  *   close    zookeeper_close() does not return
+ *   polls    a thread that is not the first one of a process does not wake up from its sleep
  *   unlocks  the first thread of a process sleeps after each unlock of a mutex
  *   exits    at exit(), a process that still has other threads creates a file named
  *            "threads"
@@ -28,6 +29,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -152,6 +154,19 @@ epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 		return -1;
 	}
 	return REAL(epoll_ctl) (epfd, op, fd, event);
+}
+
+/* Only the I/O thread waits for two descriptors. */
+int
+poll(struct pollfd *fds, nfds_t nfds, int timeout)
+{
+	int			result = REAL(poll) (fds, nfds, timeout);
+	int			save_errno = errno;
+
+	if (nfds == 2 && gettid() != getpid())
+		block_while_broken("polls");
+	errno = save_errno;
+	return result;
 }
 
 int

@@ -108,7 +108,7 @@ test_one(void)
 	fake_count(B->client);
 	give_up_all(B);
 	fake_run_all();
-	is_int(fake_n_traced(B->client, 'd'), 3, "the end of the wait deletes its node, the report and the bell");
+	is_str(fake_trace(B->client), "md", "the end of the wait deletes the report and the bell together, and its node");
 	scene_end(NULL);
 }
 

@@ -19,6 +19,117 @@
 #include "victims.h"
 
 /*
+ * The owner is late, or its server is crowded
+ */
+
+static bool
+await_nothing(void *arg, ZklBatch *batch)
+{
+	(void) arg;
+	(void) batch;
+	return false;
+}
+
+static bool
+pause_never(void *arg, int ms)
+{
+	(void) arg;
+	(void) ms;
+	return false;
+}
+
+static int
+find_none(void *arg, const ZklLocalWaiter **waiters)
+{
+	(void) arg;
+	*waiters = NULL;
+	return 0;
+}
+
+static uint32_t
+no_key(void *arg, const char *name)
+{
+	(void) arg;
+	(void) name;
+	return 0;
+}
+
+/* The request fails, and its nodes are deleted and freed, before the owner looks (sanitizers). */
+static void
+test_decided_before(void)
+{
+	static const ZklDetectorCallbacks callbacks = {await_nothing, pause_never, find_none, no_key};
+	ZklDetectorConfig config = {.pid = 1,.server = "here"};
+	ZklDetector *detector;
+	Ask		   *ask;
+	int64_t		next_ms;
+	bool		is_limited;
+
+	begin_waiters("ab", "A permit s1, B lock x, B permit s1");
+	ask = pending_of(B);
+	detector = zkl_detector_begin(ask->request, &config, &callbacks, NULL);
+	fake_count(B->client);
+	fake_fault(B->client, 1, FAULT_NO_AUTH);
+	release_permit(A, "s");
+	fake_run_all();
+	is_int(zkl_request_status(ask->request), ZKL_NO_AUTH, "a count is refused");
+	is_int(nodes_of(B, NULL), 1, "only the lock's node is left");
+	ok(zkl_detector_step(detector, &next_ms, &is_limited) == NULL, "a step after that reports nothing");
+	is_int(reported_by(B), 0, "... in the ensemble, either");
+	zkl_detector_end(detector);
+	scene_end(NULL);
+}
+
+#define N_CROWD 600
+static int	crowd;
+
+static int
+find_crowd(Party *party, const ZklLocalWaiter **waiters)
+{
+	static ZklLocalWaiter all[N_CROWD];
+	static ZklHeld held = {.key = 1,.kind = ZKL_HELD_EXCLUSIVE};
+
+	for (int i = 0; i < crowd; i++)
+		all[i] = (ZklLocalWaiter)
+	{
+		.session_id = 1000 + i,.pid = i,.identity = 1,.waits_for = "a row",.held = &held,.n_held = 1
+	};
+	*waiters = all;
+	return party == B ? crowd : 0;
+}
+
+/* A report with too many local waiters is not written, and a later one is, when they are fewer. */
+static void
+test_crowd_goes(void)
+{
+	char		path[100];
+	const FakeNode *report;
+	int32_t		version;
+
+	begin_waiters("abb", "A lock a, B lock b, B lock a");
+	owner_find_waiters = find_crowd;
+	crowd = 400;
+	publish_at_once(B);
+	is_int(reported_by(B), 1, "a wait is reported");
+	crowd = N_CROWD;
+	for (int i = 0; i < 5; i++)
+	{
+		fake_advance(500);
+		publish_at_once(B);
+	}
+	ok(owner_is_limited(B), "the report would be too large");
+	snprintf(path, sizeof(path), "%s/%" PRIx64, WAITING, (uint64_t) fake_session_id(B->client));
+	report = fake_tree_find(path);
+	version = report ? report->version : -1;
+	crowd = 2;
+	fake_advance(500);
+	publish_at_once(B);
+	report = fake_tree_find(path);
+	is_int(report ? report->version : -2, version + 1, "when the local waiters are fewer, the report is replaced");
+	scene_end(NULL);
+}
+
+/*
  * Answers that prove nothing
  */
 
@@ -236,6 +347,8 @@ test_forged(void)
 int
 main(void)
 {
+	test_decided_before();
+	test_crowd_goes();
 	test_late_write();
 	test_look_before_bell();
 	test_path();

@@ -261,15 +261,13 @@ is_decided_well(ZklStatus status)
 		(is_answered() && status == ZKL_SERVER_ERROR);
 }
 
-/* An unfinished downgrade is no loss; a read of a node that a busy server refuses decides nothing. */
+/* An unfinished downgrade is no loss. */
 static bool
 is_confirmed_well(ZklStatus status)
 {
-	bool		is_read_refused = fault == FAULT_THROTTLE && fake_trace(A->client)[fault_at - 1] == 'w';
-
 	if (fake_is_expired(A->client))
 		return status == (fault == FAULT_AUTH ? ZKL_AUTH_FAILED : ZKL_SESSION_LOST);
-	return status == ZKL_OK || (status != ZKL_PENDING && (is_answered() || is_read_refused));
+	return status == ZKL_OK || (status != ZKL_PENDING && is_answered());
 }
 
 static void

@@ -46,6 +46,11 @@ static const Play plays[] = {
 	{"an expiry is no loss of what was released or is lost",
 	"A lock a, A lock b, A release b, A delete a, A pass 6000, all losses 1, A expire, A connect, all losses 1"},
 
+	{"a read that a busy server refuses does not end a confirmation, which reads again", "A lock, A fault throttle, A confirm, A confirmed ok, A sends ww, A watches 1"},
+	{"... and one that is answered with an error does", "A lock, A fault other-error, A confirm, A confirmed error"},
+	{"a node is watched although its watch was due during a downgrade, which was refused",
+	"A lock, A pass 990, all deny /zklock/locks/a, A downgrade!, A stall! 10, A ring, A pass 2000, A watches 1"},
+
 	/* requests to release */
 	{"a request to release is reported at once, and once, with three requests; the data name the holder again",
 		"A lock a, A share b, A pass 6000, A revoke a, A revocations 1, all revocations 1, A revocations 0 b,"

@@ -81,6 +81,13 @@ static const Play plays[] = {
 
 	/* connections */
 	{"a question that is lost with the connection is repeated", "A keep, A lock, A release, B lock!, B until! g, B disconnect, B connect, B has X"},
+	{"a question that a busy server refuses is asked again", "A keep, A lock, A release, B fault throttle@5, B lock, B sends clgwu, B is pending, B pass 50, B has X"},
+	{"... also if it refuses to read the node", "A keep, A lock, A release, B fault throttle@3, B lock, B sends clgw, B is pending, B pass 50, B has X"},
+	{"... or answers with an error", "A keep, A lock, A release, B fault other-error@5, B lock, B is pending, B pass 50, B has X"},
+	{"... or the question cannot be sent", "A keep, A lock, A release, B fault refuse@3, B lock, B is pending, B pass 50, B has X"},
+	{"... for an attempt, which waits for a second", "A keep, A lock, A release, B fault throttle@5, B try, B asks yes, B pass 50, B has X"},
+	{"... but not if an ACL forbids it", "A keep, A lock, A release, B fault no-auth@5, B lock, all pass 400, B sends clgwu, B is pending, all pass 100, B has X"},
+	{"a lock whose watch a busy server has refused is not kept: no question would arrive", USED "A keep, A fault throttle@3, A lock, A sends clw, A release, A nodes 0"},
 	{"a question during an outage is answered after it", "A keep, A lock, A release, A disconnect, B lock, B is pending, A connect, B has X, A nodes 0"},
 	{"... by the delete alone, without an answer", "A keep, A lock, A release, A disconnect, B lock, A connect, A sends wd"},
 	{"... also if the lock is in use", "A keep, A lock, A disconnect, B lock, B is pending, A connect, A word use, A release, B has X"},
@@ -298,7 +305,9 @@ test_many(void)
 	fake_fault(A->client, fake_counted(A->client) + 1, FAULT_THROTTLE);
 	fake_run_all();
 	is_int(fake_fault_happened(A->client), true, "the first multi is throttled");
-	is_int(n_asked(), N_KEPT - 1, "... and costs one question, not all of them");
+	is_int(n_asked(), N_KEPT - 16, "... and costs its questions, not all of them");
+	fake_advance(1000);
+	is_int(n_asked(), N_KEPT, "... until the writer asks again");
 	scene_end(NULL);
 
 	begin_many();

@@ -13,6 +13,7 @@
 
 #include "letters.h"
 #include "play.h"
+#include "play.h"
 
 #define T SCENE_TIMEOUT_MS
 
@@ -343,6 +344,38 @@ test_progress(void)
 	scene_end("exclusion, repeated answers");
 }
 
+/* A request that queues again, because another client has deleted a node, keeps its progress. */
+static void
+test_progress_of_restart(bool is_permit)
+{
+	ZklRequestInfo info;
+	uint64_t	most = 0;
+	bool		grows = true;
+	Ask		   *ask;
+
+	scene_begin(2);
+	play_begin();
+	play_act(is_permit ? "B permit s1, A permit s1" : "B lock c, A lock abc", true);
+	ask = pending_of(A);
+	if (is_permit)
+		delete_by_hand(node_below(A, pool_of("s", "/locks")));
+	else
+		delete_by_hand(node_of(A, "a"));
+	fake_count(A->client);
+	release_all(B);
+	while (zkl_request_status(ask->request) == ZKL_PENDING)
+	{
+		zkl_request_info(ask->request, &info);
+		grows = grows && info.progress >= most;
+		most = info.progress;
+		if (!fake_step(B->client) && !fake_step(A->client))
+			break;
+	}
+	ok(zkl_request_status(ask->request) == ZKL_OK, "the request is granted: %s", fake_trace(A->client));
+	ok(grows, "the progress of a request that queues again never goes back (%s)", is_permit ? "permit" : "locks");
+	scene_end("exclusion, restart");
+}
+
 /* A session with credentials reads once whether others may change the parents. */
 static void
 test_parents(void)
@@ -398,5 +431,7 @@ main(void)
 	test_close();
 	test_failed_attempts();
 	test_progress();
+	test_progress_of_restart(false);
+	test_progress_of_restart(true);
 	return done();
 }

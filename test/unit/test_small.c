@@ -118,6 +118,14 @@ static const Play plays[] = {
 		"A lock, A fault throttle, A downgrade, A named __WRIT__, all pass 5000, A named __READ__"
 	},
 	{
+		"a node that an ACL forbids to delete does not slow down other retries: a create that a busy server has refused",
+		"A lock, all deny /zklock/locks/a, A release, A pass 30000, A fault throttle, A lock b, A has 0 b, A pass 50, A has X b"
+	},
+	{
+		"... nor does a downgrade that it forbids",
+		"A lock, all deny /zklock/locks/a, A downgrade, A pass 30000, A fault throttle, A lock b, A has 0 b, A pass 50, A has X b"
+	},
+	{
 		"a node with an unknown outcome is searched for again, after a list was refused",
 		"A lock b, A release, A fault apply-and-drop, A lock b, all denyread /zklock/locks/b, A connect, A nodes 1,"
 		" all denyread, all pass 5000, A nodes 0"

@@ -108,9 +108,12 @@ extern const char *zkl__step_path(ZklDetector *d, const char *parent, uint64_t s
 extern const ZklResult *zkl__step_run(ZklDetector *d, ZklBatchForm form, const ZklOp *ops,
 									  int n);
 
+/* Leaves the step if these operations are too many or too large for a multi. */
+extern void zkl__step_check(ZklDetector *d, const ZklOp *ops, int n);
+
 /*
- * The same for a multi that writes the own report: returns the code of the operation that has
- * failed, or OK.
+ * The same as zkl__step_run() for a multi that writes the own report: returns the code of the
+ * operation that has failed, or OK.
  */
 extern ZklResultCode zkl__step_write(ZklDetector *d, const ZklOp *ops, int n);
 

@@ -46,10 +46,12 @@ has_pending_releases(const ZklSession *session)
 static bool
 has_settled(const ZklRequest *request)
 {
-	bool		any = waits_for_permit(request);
+	bool		any;
 
+	/* First: the nodes of a request that is decided may be freed. */
 	if (request->status != ZKL_PENDING || has_pending_releases(request->session))
 		return false;
+	any = waits_for_permit(request);
 	for (int i = 0; i < request->n; i++)
 	{
 		const ZklNode *node = request->nodes[i];
@@ -198,10 +200,12 @@ zkl__report_withdraw(ZklDetector *d)
 	if (d->published == ZKL_PUBLISHED || d->published == ZKL_UNCERTAIN)
 	{
 		zkl__enter(d->session);
+		zkl__leave_begin(d->session);
 		delete_znode(d, config->waiting_path, 0);
 		delete_znode(d, config->bells_path, 0);
 		for (int i = 0; i < d->n_locals; i++)
 			delete_znode(d, config->waiting_path, d->locals[i]);
+		zkl__leave_end(d->session);
 		zkl__leave(d->session);
 		d->published = ZKL_UNPUBLISHED;
 	}
@@ -291,6 +295,7 @@ write_report(ZklDetector *d, const ZklReport *report, const char *data, int leng
 	int			n = list_ops(d, report, data, length, ops);
 	ZklResultCode code;
 
+	zkl__step_check(d, ops, n); /* before the local waiters are noted: else there would be ever more */
 	note_locals(d, report);
 	code = zkl__step_write(d, ops, n);
 	if (code == ZKL_RC_NO_NODE && d->published == ZKL_UNPUBLISHED)

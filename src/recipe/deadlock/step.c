@@ -43,14 +43,20 @@ zkl__step_pause(ZklDetector *d, int ms)
 		zkl__scratch_leave(&d->scratch, ZKL_LEFT_FAILED);
 }
 
+void
+zkl__step_check(ZklDetector *d, const ZklOp *ops, int n)
+{
+	if (n > ZKL_BATCH_MAX_OPS || zkl_ops_bytes(ops, n) > ZKL_BATCH_MAX_ATOMIC_BYTES)
+		zkl__scratch_leave(&d->scratch, ZKL_LEFT_TOO_MUCH);
+}
+
 ZklResultCode
 zkl__step_write(ZklDetector *d, const ZklOp *ops, int n)
 {
 	ZklPublished before = d->published;
 	const ZklResult *results;
 
-	if (n > ZKL_BATCH_MAX_OPS || zkl_ops_bytes(ops, n) > ZKL_BATCH_MAX_ATOMIC_BYTES)
-		zkl__scratch_leave(&d->scratch, ZKL_LEFT_TOO_MUCH);
+	zkl__step_check(d, ops, n);
 	d->published = ZKL_UNCERTAIN;
 	results = zkl__step_run(d, ZKL_BATCH_ATOMIC, ops, n);
 	d->published = before;

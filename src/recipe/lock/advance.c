@@ -246,7 +246,10 @@ zkl__request_advance(ZklRequest *request)
 		grant_locks(request);
 }
 
-/* Deletes the nodes and queues again, because another client deleted a node. */
+/*
+ * Deletes the nodes and queues again, because another client deleted a node.  Each delete is a
+ * request, because one multi would fail, and the new nodes would wait for the old ones.
+ */
 void
 zkl__request_restart(ZklRequest *request)
 {
@@ -269,6 +272,7 @@ zkl__request_restart(ZklRequest *request)
 			return;
 		}
 		request->nodes[i] = fresh;
+		request->progress += old->uses.progress;
 		zkl__node_leave(old);
 	}
 	zkl__request_mark(request);

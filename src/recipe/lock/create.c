@@ -43,8 +43,9 @@ on_parent_created(ZklCall *call, const ZklResult *result)
 		case ZKL_RC_NODE_EXISTS:
 			break;
 		case ZKL_RC_CONNECTION_LOSS:
-			if (node)
-				zkl__node_created_parent(node); /* perhaps */
+			/* Perhaps; but a semaphore is deleted only by the session that certainly created it. */
+			if (node && !node->in_semaphore)
+				zkl__node_created_parent(node);
 			request->parents_status = ZKL_PENDING;
 			break;
 		case ZKL_RC_NO_NODE:

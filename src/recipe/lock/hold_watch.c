@@ -102,6 +102,8 @@ on_hold_watch_set(ZklCall *call, const ZklResult *result)
 
 	if (result->code == ZKL_RC_OK)
 		node->hold_watch = HOLD_WATCHED;
+	else if (result->code == ZKL_RC_CONNECTION_LOSS)
+		zkl__hold_watch_later(node);	/* a busy server may refuse a read, too: no answer */
 	else if (result->code != ZKL_RC_NO_NODE)
 	{
 		zkl__hold_watch_later(node);	/* also if an ACL forbids to read it */
@@ -137,9 +139,9 @@ zkl__hold_watches_due(ZklSession *session)
 	if (!zkl__take_due(session, due, now))
 		return;
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
-		if (can_be_watched(node) && node->hold_watch_ms != 0)
+		if ((node->state == NODE_HELD || node->state == NODE_DOWNGRADING) && node->hold_watch_ms != 0)
 		{
-			if (now < node->hold_watch_ms)
+			if (now < node->hold_watch_ms || !can_be_watched(node))
 				zkl__set_due(session, due, now + HOLD_WATCH_DELAY_MS);	/* then all others are due, too */
 			else if (zkl__is_connected(session))
 				zkl__hold_watch_node(node);

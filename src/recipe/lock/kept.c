@@ -49,7 +49,7 @@ can_be_kept(const ZklLock *lock)
 
 	return node && lock->upgrade == NULL && !lock->lost &&
 		node->keep == ZKL_KEEP_MAY && node->state == NODE_HELD &&
-		node->hold_watch != HOLD_UNREADABLE && zkl__is_connected(lock->session);
+		node->hold_watch_ms == 0 && zkl__is_connected(lock->session);
 }
 
 /* Releases the lock, and keeps its node if that is possible. */
@@ -92,18 +92,71 @@ zkl__kept_leave(ZklSession *session, const char *lock_path)
 		zkl__node_leave(node);
 }
 
-/* Gives up the node that will be kept for the shortest time; returns false if there is none. */
-bool
-zkl__kept_leave_oldest(ZklSession *session)
-{
-	ZklNode    *oldest = NULL;
+/*
+ * Half of a server's default packet limit (jute.maxbuffer).  Bounds the paths of a
+ * session's nodes, which the server writes into one closing transaction, and the
+ * paths and data of one multi.
+ */
+#define PACKET_BYTES 500000
 
-	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
-		if (node->is_kept && (oldest == NULL || node->kept_until_ms < oldest->kept_until_ms))
-			oldest = node;
-	if (oldest)
-		zkl__node_leave(oldest);
-	return oldest != NULL;
+/* Returns whether the session's limits allow so many nodes, paths and data more. */
+static bool
+has_room(const ZklSession *session, int n_nodes, size_t path_bytes, size_t data_bytes)
+{
+	const ZklQueues *queues = zkl__queues(session);
+
+	return n_nodes + queues->n_wanted <= zkl__config(session)->max_nodes &&
+		path_bytes + queues->wanted_bytes <= PACKET_BYTES &&
+		path_bytes + data_bytes <= PACKET_BYTES;
+}
+
+static int
+compare_rests(const void *a, const void *b)
+{
+	const ZklNode *x = *(ZklNode *const *) a;
+	const ZklNode *y = *(ZklNode *const *) b;
+
+	return x->kept_until_ms < y->kept_until_ms ? -1 : x->kept_until_ms > y->kept_until_ms;
+}
+
+/* Returns the kept nodes, malloc'd, that with the shortest rest of its time first; NULL: none. */
+static ZklNode **
+sort_kept(const ZklSession *session, int *n)
+{
+	ZklNode   **kept;
+
+	*n = 0;
+	for (const ZklNode *node = zkl__nodes(session); node; node = node->next)
+		*n += node->is_kept;
+	kept = *n > 0 ? malloc((size_t) *n * sizeof(ZklNode *)) : NULL;
+	*n = 0;
+	for (ZklNode *node = zkl__nodes(session); kept && node; node = node->next)
+		if (node->is_kept)
+			kept[(*n)++] = node;
+	if (kept)
+		qsort(kept, (size_t) *n, sizeof(ZklNode *), compare_rests);
+	return kept;
+}
+
+/*
+ * Returns whether the session has room, as has_room(); gives up for it what is
+ * kept, that with the shortest rest of its time first.
+ */
+bool
+zkl__kept_make_room(ZklSession *session, int n_nodes, size_t path_bytes, size_t data_bytes)
+{
+	ZklNode   **kept;
+	int			n;
+
+	if (has_room(session, n_nodes, path_bytes, data_bytes))
+		return true;
+	kept = sort_kept(session, &n);
+	zkl__leave_begin(session);
+	for (int i = 0; i < n && !has_room(session, n_nodes, path_bytes, data_bytes); i++)
+		zkl__node_leave(kept[i]);
+	zkl__leave_end(session);
+	free(kept);
+	return has_room(session, n_nodes, path_bytes, data_bytes);
 }
 
 void
@@ -306,6 +359,7 @@ zkl__kept_due(ZklSession *session)
 
 	if (!zkl__take_due(session, &zkl__locks(session)->kept_ms, now))
 		return;
+	zkl__leave_begin(session);
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 	{
 		if (node->keep != ZKL_KEEP_MAY || node->state != NODE_HELD)
@@ -320,4 +374,5 @@ zkl__kept_due(ZklSession *session)
 		if (node->was_kept)
 			set_due(node);
 	}
+	zkl__leave_end(session);
 }

@@ -101,6 +101,7 @@ struct ZklRequest
 	int64_t		created_ms;		/* when the create was sent */
 	char		blocker[sizeof(((ZklRequestInfo *) 0)->blocker)];
 
+	uint64_t	progress;		/* that of nodes it had before it was restarted */
 	ZklNode   **nodes;
 	ZklNode    *permit_node;	/* of a permit, whose nodes[0] is the mutex's; NULL until that is held */
 	bool		is_restarted;	/* of a permit: it begins again */
@@ -129,8 +130,6 @@ extern ZklLock *zkl__request_take_lock(ZklRequest *request, int i);
 extern void zkl__request_info(const ZklRequest *request, ZklRequestInfo *info);
 extern void zkl__request_look_again(ZklRequest *request);
 extern void zkl__requests_free(ZklSession *session);
-extern bool zkl__session_has_room(const ZklSession *session, int n_nodes,
-								  size_t path_bytes, size_t data_bytes);
 extern ZklRequest *zkl__request_new(ZklSession *session, ZklPermit *permit, int n,
 									bool non_blocking, const char *data, int data_len);
 
@@ -178,7 +177,7 @@ extern void zkl__locks_free(ZklSession *session);
 /* kept.c */
 extern ZklNode *zkl__kept_find(const ZklSession *session, const char *lock_path);
 extern void zkl__kept_leave(ZklSession *session, const char *lock_path);
-extern bool zkl__kept_leave_oldest(ZklSession *session);
+extern bool zkl__kept_make_room(ZklSession *session, int n_nodes, size_t path_bytes, size_t data_bytes);
 extern void zkl__kept_leave_all(ZklSession *session);
 extern void zkl__lock_keep(ZklLock *lock, int keep_ms);
 extern void zkl__kept_granted(ZklNode *node);

@@ -133,7 +133,10 @@ void
 zkl__request_leave_permit(ZklRequest *request)
 {
 	if (request->permit_node)
+	{
+		request->progress += request->permit_node->uses.progress;
 		zkl__node_leave(request->permit_node);
+	}
 	request->permit_node = NULL;
 }
 

@@ -11,28 +11,8 @@
 #include "internal.h"
 
 /*
- * Half of a server's default packet limit (jute.maxbuffer).  Bounds the paths of a
- * session's nodes, which the server writes into one closing transaction, and the
- * paths and data of one multi.
- */
-#define PACKET_BYTES 500000
-
-
-/*
  * From start to end
  */
-
-/* Returns whether the session's limits allow so many nodes, paths and data more. */
-bool
-zkl__session_has_room(const ZklSession *session, int n_nodes, size_t path_bytes,
-					  size_t data_bytes)
-{
-	const ZklQueues *queues = zkl__queues(session);
-
-	return n_nodes + queues->n_wanted <= zkl__config(session)->max_nodes &&
-		path_bytes + queues->wanted_bytes <= PACKET_BYTES &&
-		path_bytes + data_bytes <= PACKET_BYTES;
-}
 
 /* Unlinks and frees. */
 static void
@@ -101,10 +81,7 @@ make_room_for_items(const ZklRequest *request, const ZklLockItem *items)
 	for (int i = 0; i < request->n; i++)
 		path_bytes += strlen(zkl__config(session)->locks_path) +
 			strlen(items[i].name) + ZKL_CHILD_NAME_SIZE;
-	while (!zkl__session_has_room(session, request->n, path_bytes, data_bytes))
-		if (!zkl__kept_leave_oldest(session))
-			return false;
-	return true;
+	return zkl__kept_make_room(session, request->n, path_bytes, data_bytes);
 }
 
 static bool
@@ -231,7 +208,7 @@ zkl__request_info(const ZklRequest *request, ZklRequestInfo *info)
 {
 	memset(info, 0, sizeof(*info));
 	info->was_blocked = request->was_blocked;
-	info->progress = request->uses.progress;
+	info->progress = request->progress + request->uses.progress;
 	info->raw_code = request->raw_code;
 	info->culprit = request->culprit;
 	memcpy(info->blocker, request->blocker, sizeof(info->blocker));

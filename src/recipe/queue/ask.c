@@ -10,6 +10,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,7 @@ typedef struct AskedNodes
 {
 	ZklUses		uses;
 	const char *lock_path;		/* in the same chunk of memory */
+	char		contender[ZKL_CHILD_NAME_SIZE]; /* for whom it asks */
 	int			n_reads;		/* of the group, not answered yet */
 	int			n_ops;
 	ZklOp		ops[GROUP_SIZE];	/* a write for each node of the group that is kept */
@@ -58,7 +60,7 @@ asked_nodes_free(void *subject)
 }
 
 static AskedNodes *
-asked_nodes_new(const char *lock_path, int room)
+asked_nodes_new(const char *lock_path, const char *contender, int room)
 {
 	size_t		names_size = (size_t) room * ZKL_CHILD_NAME_SIZE;
 	AskedNodes *asked = calloc(1, sizeof(AskedNodes) + names_size + strlen(lock_path) + 1);
@@ -66,9 +68,33 @@ asked_nodes_new(const char *lock_path, int room)
 	if (asked == NULL)
 		return NULL;
 	asked->lock_path = strcpy((char *) asked->names + names_size, lock_path);
+	snprintf(asked->contender, sizeof(asked->contender), "%s", contender);
 	asked->uses.subject = asked;
 	asked->uses.free_subject = asked_nodes_free;
 	return asked;
+}
+
+/*
+ * A question was not asked, and that says nothing about the node: the contender lists again
+ * and asks all, with the next retry.  A contender of another session asks by itself, or its
+ * keepers look at the queue.
+ */
+static void
+ask_again(ZklSession *session, const char *lock_path, const char *contender)
+{
+	for (ZklNode *node = zkl__nodes_below(session, lock_path, strlen(lock_path)); node;
+		 node = zkl__next_below(node))
+		if (strcmp(node->name, contender) == 0)
+			node->priv->has_asked = false;
+	zkl__retry_later(session, ZKL_RETRY_UNANSWERED);
+}
+
+/* Is the node gone, has its owner answered, or may it not be read or changed? */
+static bool
+says_enough(ZklResultCode code)
+{
+	return code == ZKL_RC_OK || code == ZKL_RC_NO_NODE || code == ZKL_RC_BAD_VERSION ||
+		code == ZKL_RC_NO_AUTH;
 }
 
 static void on_kept_read(ZklCall *call, const ZklResult *result);
@@ -86,6 +112,8 @@ read_group(ZklSession *session, AskedNodes *asked)
 			call->detail = name;
 		if (zkl__read_child(call, asked->lock_path, name, false))
 			asked->n_reads++;
+		else
+			ask_again(session, asked->lock_path, asked->contender);
 	}
 }
 
@@ -100,6 +128,7 @@ ask_group(ZklSession *session, AskedNodes *asked)
 							asked->n_ops == 1 ? ZKL_SINGLE : ZKL_MULTI,
 							asked->ops, asked->n_ops))
 	{
+		ask_again(session, asked->lock_path, asked->contender);
 		remove_ops(asked);
 		read_group(session, asked);
 	}
@@ -125,20 +154,22 @@ on_asked(ZklCall *call, const ZklResult *result)
 
 	if (has_lost_connection(call, result))
 		return;
-	if (result->code != ZKL_RC_OK)
+	if (!says_enough(result->code))
+		ask_again(call->session, asked->lock_path, asked->contender);
+	if (says_enough(result->code) && result->code != ZKL_RC_OK)
 		remove_op(asked, failed >= 0 ? failed : 0);
 	else
 		remove_ops(asked);
 	ask_group(call->session, asked);
 }
 
-static void
+static bool
 add_op(AskedNodes *asked, const char *name, const ZklResult *node)
 {
 	char	   *data = malloc((size_t) node->data_len);
 
 	if (data == NULL)
-		return;
+		return false;
 	memcpy(data, node->data, (size_t) node->data_len);
 	zkl_set_keep(data, node->data_len, ZKL_KEEP_ASKED);
 	asked->ops[asked->n_ops++] = (ZklOp)
@@ -150,25 +181,28 @@ add_op(AskedNodes *asked, const char *name, const ZklResult *node)
 			.data_len = node->data_len,
 			.version = node->version
 	};
+	return true;
 }
 
 static void
 on_kept_read(ZklCall *call, const ZklResult *result)
 {
 	AskedNodes *asked = call->subject;
+	bool		is_asked = says_enough(result->code);
 
 	asked->n_reads--;
 	if (result->code == ZKL_RC_OK && result->data_len <= MAX_DATA &&
 		zkl_parse_keep(result->data, result->data_len) == ZKL_KEEP_MAY)
-		add_op(asked, call->detail, result);
+		is_asked = add_op(asked, call->detail, result);
+	if (!is_asked && !has_lost_connection(call, result))
+		ask_again(call->session, asked->lock_path, asked->contender);
 	if (asked->n_reads == 0 && !has_lost_connection(call, result))
 		ask_group(call->session, asked);
 }
 
 /*
  * Asks for all nodes in a list that may be kept, and that the contender waits for: holders,
- * and also waiters, which could keep what they are granted later.  If memory is exhausted,
- * the owners find out by themselves, when they look at the queue.
+ * and also waiters, which could keep what they are granted later.
  */
 void
 zkl__ask_for_kept(ZklSession *session, const char *lock_path, const ZklResult *list,
@@ -190,9 +224,12 @@ zkl__ask_for_kept(ZklSession *session, const char *lock_path, const ZklResult *l
 			!zkl_is_before(other.number, child, waiter.number, contender))
 			continue;
 		if (asked == NULL)
-			asked = asked_nodes_new(lock_path, list->n_children - i);
+			asked = asked_nodes_new(lock_path, contender, list->n_children - i);
 		if (asked == NULL)
+		{
+			ask_again(session, lock_path, contender);
 			return;
+		}
 		strcpy(asked->names[asked->n++], child);
 	}
 	if (asked == NULL)

@@ -68,7 +68,7 @@ on_deleted(ZklCall *call, const ZklResult *result)
 	if (result->code == ZKL_RC_NO_AUTH)
 		log_refusal(node);
 	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
-		zkl__retry_later(node->session);
+		zkl__retry_later(node->session, ZKL_RETRY_REFUSED);
 	else if (node->priv->new_name[0] != '\0')
 	{
 		zkl__node_set_name(node, node->priv->new_name);
@@ -153,7 +153,7 @@ zkl__node_is_pending_delete(const ZklNode *node)
 	return !node->priv->wanted && node->state != NODE_GONE && !node->priv->is_undeletable;
 }
 
-/* If the multi fails, each node is deleted alone: another client may have deleted one. */
+/* If the multi fails, each node is deleted alone. */
 static void
 on_all_deleted(ZklCall *call, const ZklResult *result)
 {
@@ -170,12 +170,12 @@ on_all_deleted(ZklCall *call, const ZklResult *result)
 	}
 }
 
-/* The multi fits into one packet, because zkl__session_has_room() bounds the paths. */
+/* The multi fits into one packet, because has_room() in lock/kept.c bounds the paths. */
 static ZklCall *
-delete_together(ZklSession *session, ZklNode *nodes, int n)
+delete_together(ZklSession *session, ZklNode *nodes, int n, ZklHandler handler)
 {
 	ZklOp	   *ops = calloc((size_t) n, sizeof(ZklOp));
-	ZklCall    *call = zkl__call_new(session, on_all_deleted, NULL, NULL);
+	ZklCall    *call = zkl__call_new(session, handler, NULL, NULL);
 	int			i = 0;
 
 	for (const ZklNode *node = nodes; ops && node; node = node->priv->next_put_off)
@@ -185,6 +185,36 @@ delete_together(ZklSession *session, ZklNode *nodes, int n)
 	call = zkl__send_all(call, ZKL_MULTI, ops, n);
 	free(ops);
 	return call;
+}
+
+/*
+ * If another client has deleted one of the nodes, or an ACL forbids to delete one, the others
+ * are deleted together, once more.
+ */
+static void
+on_deleted_together(ZklCall *call, const ZklResult *result)
+{
+	ZklSession *session = call->session;
+	ZklNode    *nodes = call->detail;
+	ZklNode   **link = &nodes;
+	ZklNode    *failed;
+	ZklCall    *again;
+	int			at = zkl__failed_op(result);
+
+	if (at < 0 || result->n_ops < 3)
+	{
+		on_all_deleted(call, result);
+		return;
+	}
+	for (int i = 0; i < at; i++)
+		link = &(*link)->priv->next_put_off;
+	failed = *link;
+	*link = failed->priv->next_put_off;
+	failed->priv->state_call = NULL;
+	zkl__node_send_delete(failed);
+	again = delete_together(session, nodes, result->n_ops - 1, on_all_deleted);
+	for (ZklNode *node = nodes; node; node = node->priv->next_put_off)
+		node->priv->state_call = again;
 }
 
 void
@@ -207,7 +237,7 @@ zkl__leave_end(ZklSession *session)
 	queues->put_off = NULL;
 	queues->n_put_off = 0;
 	if (n > 1 && zkl__is_connected(session))
-		call = delete_together(session, nodes, n);
+		call = delete_together(session, nodes, n, on_deleted_together);
 	for (ZklNode *node = nodes; node; node = next)
 	{
 		next = node->priv->next_put_off;

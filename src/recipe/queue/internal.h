@@ -19,7 +19,7 @@ struct ZklNodePrivate
 	ZklNode    *next_put_off;	/* in ZklQueues.put_off, then in the delete call's detail */
 	ZklCall    *state_call;		/* whose answer this state waits for; CREATING: the list */
 	bool		wanted;			/* not released, not given up */
-	bool		has_asked;		/* the owners of nodes before, on this connection */
+	bool		has_asked;		/* the owners of nodes before, on this connection; false in WAITING: again */
 	bool		lists_synced;	/* sync before each list: non-blocking and not first */
 	bool		is_move_refused;	/* DOWNGRADING: still has its old name, until retried */
 	bool		is_undeletable; /* LEAVING: an ACL forbids the delete, which was logged */

@@ -75,7 +75,7 @@ move_failed(ZklNode *node, const ZklResult *result)
 	else
 	{
 		node->priv->is_move_refused = zkl__is_refusal(result->code);
-		zkl__retry_later(node->session);
+		zkl__retry_later(node->session, ZKL_RETRY_REFUSED);
 	}
 }
 

@@ -39,6 +39,7 @@
  *		READING        read with a watch             -> WAITING
  *		               no predecessor any more       -> LISTING
  *		WAITING        the watch fired               -> LISTING
+ *		               a question has no answer      -> LISTING
  *		MOVING_UP      moved, or the writer is gone  -> LISTING
  *		HELD           exclusive to shared mode      -> DOWNGRADING -> HELD
  *		any            released or given up          -> LEAVING -> GONE
@@ -74,7 +75,7 @@ typedef enum ZklHoldWatch
 {
 	HOLD_UNWATCHED,
 	HOLD_WATCHED,				/* the node existed, and its removal will be reported */
-	HOLD_UNREADABLE				/* the last read failed */
+	HOLD_UNREADABLE				/* the last read was answered with an error */
 } ZklHoldWatch;
 
 /*

@@ -68,7 +68,7 @@ on_own_node_children(ZklCall *call, const ZklResult *result)
 	{
 		if (node->priv->wanted)
 			node_fail_code(node, result);
-		zkl__retry_later(node->session);
+		zkl__retry_later(node->session, ZKL_RETRY_REFUSED);
 		return;
 	}
 	if (result->code == ZKL_RC_OK)
@@ -156,8 +156,10 @@ become_waiter(ZklNode *node, const char *other, const ZklResult *list)
 		return;
 	}
 	if (!node->priv->has_asked)
+	{
+		node->priv->has_asked = true;	/* unless that fails */
 		zkl__ask_for_kept(node->session, node->lock_path, list, node->name);
-	node->priv->has_asked = true;
+	}
 	wait_for_predecessor(node, other);
 }
 
@@ -421,6 +423,13 @@ zkl__node_advance(ZklNode *node)
 			break;
 		case NODE_READING:
 			read_other(node, node->priv->watched, true);
+			break;
+		case NODE_WAITING:
+			if (!node->priv->has_asked)
+			{
+				relist(node);
+				send_get_children(node);
+			}
 			break;
 		case NODE_LEAVING:
 			zkl__node_send_delete(node);

@@ -40,20 +40,17 @@ permit_new(const ZklSession *session, const char *name, int capacity)
 
 /* Counts one node, the permit node, because the mutex is released with the grant. */
 static bool
-has_room_for_permit(const ZklRequest *request)
+make_room_for_permit(const ZklRequest *request)
 {
 	size_t		path_bytes = strlen(request->permit->permits_path) + ZKL_CHILD_NAME_SIZE;
 
-	return zkl__session_has_room(request->session, 1, 2 * path_bytes,
-								 (size_t) request->data_len);
+	return zkl__kept_make_room(request->session, 1, 2 * path_bytes, (size_t) request->data_len);
 }
 
 static void
 start_permit(ZklRequest *request)
 {
-	while (!has_room_for_permit(request) && zkl__kept_leave_oldest(request->session))
-		;
-	if (!has_room_for_permit(request))
+	if (!make_room_for_permit(request))
 		zkl__request_fail(request, ZKL_TOO_MANY, -1, 0);
 	else if (!zkl__request_add_node(request, 0, request->permit->queue_path, ZKL_MODE_EXCLUSIVE, NULL))
 		zkl__request_fail(request, ZKL_NO_MEMORY, -1, 0);

@@ -261,7 +261,10 @@ on_counted(ZklCall *call, const ZklResult *result)
 	if (request->permit_node && !permit_exists(request))
 		return;
 	if (result->code == ZKL_RC_OK)
+	{
+		request->attempts = 0;
 		check_count(request, result);
+	}
 	else if (result->code != ZKL_RC_NO_NODE)
 		zkl__request_fail_code(request, 0, result);
 	else if (request->permit_node)

@@ -113,7 +113,7 @@ handle_answer(ZklCall *call, const ZklResult *result)
 		session->answered_ms = zkl_now_ms();
 	}
 	else if (session->state == ZKL_SESSION_CONNECTED)
-		zkl__retry_later(session);
+		zkl__retry_later(session, ZKL_RETRY_UNANSWERED);
 	return zkl__lease_answered(session);
 }
 
@@ -154,7 +154,7 @@ zkl__call_new(ZklSession *session, ZklHandler handler, void *subject, ZklUses *u
 
 	if (call == NULL)
 	{
-		zkl__retry_later(session);
+		zkl__retry_later(session, ZKL_RETRY_UNANSWERED);
 		return NULL;
 	}
 	call->session = session;
@@ -207,7 +207,7 @@ zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n)
 		return call;
 	}
 	call_free(call);
-	zkl__retry_later(session);
+	zkl__retry_later(session, ZKL_RETRY_UNANSWERED);
 	return NULL;
 }
 

@@ -32,6 +32,14 @@ typedef struct ZklConfirmation
 	int64_t		answered_ms;
 } ZklConfirmation;
 
+/* A retry of everything, for one cause. */
+typedef struct ZklRetry
+{
+	int64_t		at_ms;			/* 0: none */
+	int64_t		requested_ms;	/* the last time */
+	int			delay_ms;		/* then */
+} ZklRetry;
+
 struct ZklSession
 {
 	pthread_mutex_t mutex;
@@ -64,9 +72,7 @@ struct ZklSession
 	bool		is_dropping;	/* the connection has no answer to a proof and ends */
 	bool		grant_waits;	/* a grant waits for a proof */
 	int64_t		timer_ms;		/* 0: none set */
-	int64_t		retry_ms;		/* when to advance everything again; 0: no need */
-	int64_t		retried_ms;		/* when a retry was last requested */
-	int			retry_delay_ms; /* its delay */
+	ZklRetry	retries[ZKL_N_RETRY_CAUSES];
 	uint64_t	n_answers;		/* calls answered, not lost */
 	int64_t		answered_ms;	/* the last one */
 	int64_t		keepalive_ms;	/* the last keepalive read */

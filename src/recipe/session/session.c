@@ -145,8 +145,6 @@ call_deadline_ms(const ZklCall *call)
 void
 zkl__session_arm(ZklSession *session)
 {
-	if (session->retry_ms)
-		zkl__arm_timer(session, session->retry_ms);
 	zkl__lease_arm(session);
 	if (session->calls)
 		zkl__arm_timer(session, call_deadline_ms(session->calls));

@@ -142,7 +142,16 @@ extern void zkl__set_due(ZklSession *session, int64_t *due_ms, int64_t at_ms);
 
 /* Returns whether the time has come, and sets it to 0; otherwise sets the timer again. */
 extern bool zkl__take_due(ZklSession *session, int64_t *due_ms, int64_t now);
-extern void zkl__retry_later(ZklSession *session);
+
+/* Each cause of retries has its own delay: one that lasts does not slow down the other. */
+typedef enum ZklRetryCause
+{
+	ZKL_RETRY_UNANSWERED,		/* a call could not be sent, or has no answer on a connection that stays */
+	ZKL_RETRY_REFUSED,			/* the answer was an error: an ACL may refuse the same for ever */
+	ZKL_N_RETRY_CAUSES
+} ZklRetryCause;
+
+extern void zkl__retry_later(ZklSession *session, ZklRetryCause cause);
 extern bool zkl__take_retry(ZklSession *session, int64_t now);
 extern void zkl__count_relied(ZklSession *session, int change);
 extern void zkl__session_lock(ZklSession *session);

@@ -219,32 +219,33 @@ zkl__take_due(ZklSession *session, int64_t *due_ms, int64_t now)
 	return true;
 }
 
-/* Schedules a retry of everything, with growing delays while retries continue. */
+/* Schedules a retry of everything, with growing delays while retries for this cause continue. */
 void
-zkl__retry_later(ZklSession *session)
+zkl__retry_later(ZklSession *session, ZklRetryCause cause)
 {
+	ZklRetry   *retry = &session->retries[cause];
 	int64_t		now = zkl_now_ms();
 
-	if (session->retry_ms != 0)
+	if (retry->at_ms != 0)
 		return;
-	if (now > session->retried_ms + 2 * MAX_RETRY_MS)
-		session->retry_delay_ms = 0;
-	session->retry_delay_ms = session->retry_delay_ms == 0 ? RETRY_MS
-		: session->retry_delay_ms * 2 < MAX_RETRY_MS ? session->retry_delay_ms * 2
+	if (now > retry->requested_ms + 2 * MAX_RETRY_MS)
+		retry->delay_ms = 0;
+	retry->delay_ms = retry->delay_ms == 0 ? RETRY_MS
+		: retry->delay_ms * 2 < MAX_RETRY_MS ? retry->delay_ms * 2
 		: MAX_RETRY_MS;
-	session->retried_ms = now;
-	session->retry_ms = now + session->retry_delay_ms;
-	zkl__arm_timer(session, session->retry_ms);
+	retry->requested_ms = now;
+	zkl__set_due(session, &retry->at_ms, now + retry->delay_ms);
 }
 
 /* Returns whether a retry is due, and takes it. */
 bool
 zkl__take_retry(ZklSession *session, int64_t now)
 {
-	if (session->retry_ms == 0 || now < session->retry_ms)
-		return false;
-	session->retry_ms = 0;
-	return true;
+	bool		any = false;
+
+	for (int i = 0; i < ZKL_N_RETRY_CAUSES; i++)
+		any |= zkl__take_due(session, &session->retries[i].at_ms, now);
+	return any;
 }
 
 /* Counts what the owner has taken and does not know to be lost: it is informed of a loss. */

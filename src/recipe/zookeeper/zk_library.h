@@ -10,6 +10,9 @@
  * owner does not wait for it; a queue keeps its operations until a
  * thread has the mutex.
  *
+ * zk_drive.c and zk_passes.c call each other, because any thread that drives the library also
+ * sends heartbeats.
+ *
  * Order of the mutexes: the library's, a session's or that of the names, then one of
  * three: a client's queue, the I/O thread's own, the log ring's.
  *
@@ -107,7 +110,7 @@ struct ZklClient
 	bool		in_is_full;		/* more to read, which poll() may not show */
 	bool		is_muted;		/* this outage has been logged */
 	int64_t		received_ms;	/* the server last sent something */
-	int64_t		due_ms;			/* connected: the I/O thread sends a heartbeat by then */
+	int64_t		due_ms;			/* connected: a heartbeat, or a request, is sent by then */
 	int64_t		asked_ms;		/* when it sent its connection request, which extends the session */
 	int64_t		connect_by_ms;	/* the attempt to connect ends then */
 	int			connect_ms;		/* the time of an attempt; 0: as for the first one */
