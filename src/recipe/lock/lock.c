@@ -183,7 +183,7 @@ zkl__confirm_advance(ZklSession *session)
 	locks->confirm_call = zkl__prove(session, on_confirmed);
 }
 
-/* Asks anew; "fresh": a request that is in flight does not count. */
+/* Asks again; "fresh": a request that is in flight does not count. */
 void
 zkl__confirm_start(ZklSession *session, bool fresh)
 {

@@ -248,7 +248,7 @@ zkl__take_retry(ZklSession *session, int64_t now)
 	return any;
 }
 
-/* Counts what the owner has taken and does not know to be lost: it is informed of a loss. */
+/* Counts what the owner has taken and relies on: a loss of it is reported to the owner. */
 void
 zkl__count_relied(ZklSession *session, int change)
 {
