@@ -188,7 +188,7 @@ class Client(threading.Thread):
     def request(self, names, mode, level, wait):
         several = len(names) > 1
         function = f"zk{'' if wait is None else '_try'}{LEVELS[level]}_" + (
-            "acquire" if mode == "p" else f"lock{'_all' if several else ''}{MODES[mode]}")
+            "acquire_permit" if mode == "p" else f"lock{'_many' if several else ''}{MODES[mode]}")
         key = names if several else names[0]
         arguments = [key]
         sql = f"SELECT {function}(%s{'::text[]' if several else '::text'}"

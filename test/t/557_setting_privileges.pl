@@ -69,7 +69,7 @@ sub first_packet_error
 
 my %superusers = (connect_string => $thief, root => '/elsewhere', session_timeout => '1h', node_names => 'kazoo',
 	commit_check => 'off', deadlock_detection => 'off', max_locks => 7143, acl => 'creator', auth_file => '/dev/null',
-	tls_ca_file => '/dev/null', tls_cert_file => '/dev/null', tls_key_file => '/dev/null', log_min_messages => 'error');
+	tls_ca_file => '/dev/null', tls_cert_file => '/dev/null', tls_key_file => '/dev/null', client_log_level => 'error');
 delete @superusers{qw(tls_ca_file tls_cert_file tls_key_file)}
   unless $node->safe_psql('postgres', q(SELECT count(*) FROM pg_settings WHERE name = 'zklock.tls_ca_file'));
 my $s = session($node, user => 'ordinary', dbname => 'owned');
@@ -141,7 +141,7 @@ $s->quit;
 }
 # Nobody can change the settings of a ZooKeeper session after the start of a session; for later
 # sessions a superuser can.
-my @fixed = grep { !/^(?:commit_check|deadlock_detection|log_min_messages)$/ } sort keys %superusers;
+my @fixed = grep { !/^(?:commit_check|deadlock_detection|client_log_level)$/ } sort keys %superusers;
 $s = session($node);
 for my $name (@fixed)
 {
