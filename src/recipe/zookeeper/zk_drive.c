@@ -296,6 +296,38 @@ refuse_server(ZklClient *client, const char *problem)
 	zkl_peek_abort(client->fd);
 }
 
+/* Sends what the library has written, in one packet.  tcp(7): this also flushes a cork. */
+static void
+push(ZklClient *client)
+{
+	int			on = 1;
+
+	if (!client->is_corked)
+		(void) setsockopt(client->fd, IPPROTO_TCP, TCP_CORK, &on, sizeof(on));
+	client->is_corked = true;
+	(void) setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+/* Sends what the library has written; the I/O thread sends what does not go now. */
+void
+zkl_zk_flush_out(ZklClient *client)
+{
+	int64_t		now = zkl_io_thread_now();
+	bool		is_late = zkl_zk_is_late(client, now);
+	struct timeval due;
+	int			library_fd;
+	int			events = 0;
+
+	if (zkl_zk_is_open(client) && zkl_zk_has_memory(client, 0) &&
+		zookeeper_interest(client->zh, &library_fd, &events, &due) == ZOK)
+	{
+		client->out_is_full = (events & ZOOKEEPER_WRITE) != 0;
+		if (!is_late)			/* else end_if_late() still finds that */
+			client->due_ms = now + zkl_zk_to_ms(&due);
+	}
+	push(client);
+}
+
 /* Passes queued operations to the library, and sends them. */
 static void
 send_all(ZklClient *client)

@@ -10,9 +10,6 @@
  * owner does not wait for it; a queue keeps its operations until a
  * thread has the mutex.
  *
- * zk_drive.c and zk_passes.c call each other, because any thread that drives the library also
- * sends heartbeats.
- *
  * Order of the mutexes: the library's, a session's or that of the names, then one of
  * three: a client's queue, the I/O thread's own, the log ring's.
  *
@@ -22,6 +19,7 @@
 #define ZKL_ZK_LIBRARY_H
 
 #include <pthread.h>
+#include <sys/time.h>
 
 #ifdef ZKLOCK_HAVE_TLS
 #define HAVE_OPENSSL_H			/* makes the header declare the TLS functions */
@@ -178,6 +176,13 @@ extern ZklSubmission *zkl_zk_take_first(ZklClient *client);
  * library, and answers those that it refuses; returns whether it accepted any.
  */
 extern bool zkl_zk_send_all_io(ZklClient *client);
+
+/* Returns what the library wants to wait, in milliseconds, rounded up. */
+static inline int64_t
+zkl_zk_to_ms(const struct timeval *pause)
+{
+	return (int64_t) pause->tv_sec * 1000 + pause->tv_usec / 1000 + 1;
+}
 
 /* zk_calls.c, with the library's mutex held: is the heartbeat later than the lease allows? */
 extern bool zkl_zk_is_late(const ZklClient *client, int64_t now);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zk_passes.c
- *		Passes of the I/O thread: connecting, heartbeats, detecting a silent server; sending.
+ *		Passes of the I/O thread: connecting, heartbeats, detecting a silent server.
  *
  * A pass may block in a TLS handshake, with the library's mutex held, and timers wait for
  * it: the backend reads the deadline of its locks by itself (cancel.c).
@@ -9,8 +9,6 @@
  *-------------------------------------------------------------------------
  */
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -249,45 +247,6 @@ end_silent_attempt(ZklClient *client, int64_t now)
 		client->connect_ms *= 2;
 }
 
-/* Returns what the library wants to wait, in milliseconds, rounded up. */
-static int64_t
-to_ms(const struct timeval *pause)
-{
-	return (int64_t) pause->tv_sec * 1000 + pause->tv_usec / 1000 + 1;
-}
-
-/* Sends what the library has written, in one packet.  tcp(7): this also flushes a cork. */
-static void
-push(ZklClient *client)
-{
-	int			on = 1;
-
-	if (!client->is_corked)
-		(void) setsockopt(client->fd, IPPROTO_TCP, TCP_CORK, &on, sizeof(on));
-	client->is_corked = true;
-	(void) setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-}
-
-/* Sends what the library has written; the I/O thread sends what does not go now. */
-void
-zkl_zk_flush_out(ZklClient *client)
-{
-	int64_t		now = zkl_io_thread_now();
-	bool		is_late = zkl_zk_is_late(client, now);
-	struct timeval due;
-	int			library_fd;
-	int			events = 0;
-
-	if (zkl_zk_is_open(client) && zkl_zk_has_memory(client, 0) &&
-		zookeeper_interest(client->zh, &library_fd, &events, &due) == ZOK)
-	{
-		client->out_is_full = (events & ZOOKEEPER_WRITE) != 0;
-		if (!is_late)			/* else end_if_late() still finds that */
-			client->due_ms = now + to_ms(&due);
-	}
-	push(client);
-}
-
 /* Heartbeats, silent servers, connecting.  Returns the time when it is due again. */
 static int64_t
 go_on(ZklClient *client)
@@ -320,7 +279,7 @@ go_on(ZklClient *client)
 		(void) zookeeper_process(client->zh, ZOOKEEPER_WRITE);
 	if (client->phase == PHASE_OPEN)
 		zkl_zk_flush_out(client);
-	due_ms = now + to_ms(&due);
+	due_ms = now + zkl_zk_to_ms(&due);
 	/* If a ping was sent late, end_if_late() still finds that. */
 	if (!zkl_zk_is_late(client, zkl_io_thread_now()))
 		client->due_ms = due_ms;
