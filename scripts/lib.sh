@@ -324,7 +324,7 @@ install_extension() {
 
 git_here() { git -c safe.directory="$ROOT" -C "$ROOT" "$@"; }
 
-# Builds an earlier version from the history: by default the last one with a socket pair between
+# Builds an earlier version, a commit, from the history. EARLIER is the last one with a socket pair between
 # the client library and the ensemble, and without a tag of the server in the names of its nodes.
 build_earlier() {
 	local dir=$WORK/earlier commit=$1
