@@ -12,7 +12,7 @@ use ZkLock::Cluster;
 use ZkLock::Shared;
 
 my ($zk, $zkc) = shared_zk_and_client();
-my $node = shared_node('a', zk => $zk);
+my $node = shared_node('a', zk => $zk, session_timeout => '300s');
 my $tmp = File::Temp->newdir('moduleXXXXXX', TMPDIR => 1);
 chmod 0755, $tmp->dirname;
 my $library = $tmp->dirname . '/other_thread.so';

@@ -447,9 +447,14 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 	if (discards_all)
 		zklock_release_session();
 
-	/* PostgreSQL calls no callback at the end of a transaction that has already aborted. */
+	/*
+	 * PostgreSQL calls no callback at the end of a transaction that has already aborted.  A procedure
+	 * may have committed, and used its last transaction without a hook.
+	 */
 	if (is_aborted)
 		last_message = GetCurrentStatementStartTimestamp();
+	else if (zklock_phase() != ZKLOCK_MUTED)
+		is_used = true;
 	prepare_for_commit();
 }
 
