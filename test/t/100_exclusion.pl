@@ -25,7 +25,7 @@ my $other = session($server{a}, dbname => 'other');
 sub call
 {
 	my ($session, $function, $arguments) = @_;
-	$function =~ s/lock/lock_all/ if $arguments =~ /^ARRAY/;
+	$function =~ s/lock/lock_many/ if $arguments =~ /^ARRAY/;
 	return $session->query("SELECT $function($arguments)");
 }
 
