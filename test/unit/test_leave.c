@@ -44,7 +44,7 @@ static const Play plays[] = {
 	{"... the second one", THREE "A delete! b, A release, A sends mdm, A nodes 0"},
 	{"... the last one", THREE "A delete! c, A release, A sends mdm, A nodes 0"},
 	{"... and if that fails, too, each alone", THREE "A delete! a, A delete! c, A release, A sends mdmdd, A nodes 0"},
-	{"kept locks whose time is over are given up together", "A keep 300, A lock, A release, A lock b, A release, A pass 300, A sends m, A nodes 0"},
+	{"kept locks whose time has passed are given up together", "A keep 300, A lock, A release, A lock b, A release, A pass 300, A sends m, A nodes 0"},
 	{"... and those that make room for an array",
 	"A join nodes=3, A keep, " THREE "A release, A lock def, A is ok, A has XXX def, A nodes 3, A sends mmlllcccmg"},
 	{"a release without a connection is sent after the reconnect",
