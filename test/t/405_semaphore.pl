@@ -64,7 +64,8 @@ sub test_transactions
 		$b->query_async("SELECT zk_acquire_permit('x', 1)");
 		wait_zk_children($zkc, queue('x'), 1);
 		$a->query_ok($end);
-		like($b->wait_result, qr/^\d+$/, "$end releases the permit");
+		$b->wait_result;
+		ok($b->ok, "$end releases the permit");
 		$b->query_ok("SELECT zk_release_permit('x')");
 	}
 	$a->query_ok("BEGIN; SELECT zk_try_xact_acquire_permit('x', 2 - 1, '1 min'); SAVEPOINT s");
@@ -74,7 +75,8 @@ sub test_transactions
 	$b->query_async("SELECT zk_acquire_permit('x', 1)");
 	wait_zk_children($zkc, queue('x'), 1);
 	$a->query_ok('ROLLBACK TO s');
-	like($b->wait_result, qr/^\d+$/, 'ROLLBACK TO releases permits acquired after the savepoint');
+	$b->wait_result;
+	ok($b->ok, 'ROLLBACK TO releases permits acquired after the savepoint');
 	$_->quit for $a, $b;
 	return;
 }
@@ -96,7 +98,8 @@ sub test_order
 	for my $i (2 .. 4)
 	{
 		$s[ $i - 2 ]->query_ok("SELECT zk_release_permit('o')");
-		push @tokens, scalar $s[$i]->wait_result;
+		$s[$i]->wait_result;
+		push @tokens, $s[$i]->query('SELECT token FROM zk_held_locks');
 		my @waiting = grep { !$s[$_]->finished } $i + 1 .. 4;
 		is(scalar @waiting, 4 - $i, 'one released permit is granted to one waiter, in queue order');
 	}

@@ -219,7 +219,8 @@ sub test_loss
 {
 	local $semaphore = '/zklock/semaphores/l';
 	$s = member($here);
-	my $first = $s->query_ok("SELECT zk_acquire_permit('l', 5)");
+	$s->query_ok("SELECT zk_acquire_permit('l', 5)");
+	my $first = $s->query('SELECT token FROM zk_held_locks');
 	$s->query_ok("BEGIN; SELECT zk_xact_acquire_permit('l', 5)");
 	works($s, 'SELECT count(*), sum(hold_count) FROM zk_held_locks', '2|2', 'a permit at each level');
 	$s->query_async('SELECT pg_sleep(600)');

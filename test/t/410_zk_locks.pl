@@ -60,8 +60,8 @@ is($dba->query('SELECT state FROM zk_session()'), 'connected',
 	is(rows(q(name = 'a' AND NOT granted), 'pid, server, znode'),
 		join(' ', $second->pid, hostname() . ':' . $node_2->port, $queue[1]), 'the process, server and znode of a waiter are shown');
 	my $stat = $zkc->exists($queue[0]);
-	is( rows(q(name = 'a' AND granted), 'extract(epoch FROM since) * 1000 = ' . $stat->{ctime}),
-		't', 'since is the time of the ensemble');
+	is( rows(q(name = 'a' AND granted), 'extract(epoch FROM requested_at) * 1000 = ' . $stat->{ctime}),
+		't', 'requested_at is the time of the ensemble');
 	my $all = q(SELECT string_agg(l::text, ' ' ORDER BY znode) FROM zk_locks AS l);
 	is($third->query($all), scalar $dba->query($all), 'every server shows the same rows');
 
@@ -223,7 +223,7 @@ my $id = $zkc->session_id;
 	$zkc->create('/zklock/locks/shown/x__lock__0000000000', data => 'seen', makepath => 1);
 	$zkc->create("/zklock/locks/shown/$uuid-lock-0000000001", data => 'unseen', acl => $acl);
 	$zkc->create('/zklock/locks/hidden', acl => $acl);
-	is( rows(q(name = 'shown'), 'mode, granted, queue_position, client, application_name, token > 0, since IS NULL'),
+	is( rows(q(name = 'shown'), 'mode, granted, queue_position, client, application_name, token > 0, requested_at IS NULL'),
 		"exclusive t other seen t f\nexclusive f 1 curator t",
 		'a node that may not be read is shown with the information in its name');
 	like($dba->error, qr/^.*WARNING:  could not read some znodes .*\n.*DETAIL:  .*: 2\.\n.*HINT:  \S/,
