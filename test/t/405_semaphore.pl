@@ -99,7 +99,7 @@ sub test_order
 	{
 		$s[ $i - 2 ]->query_ok("SELECT zk_release_permit('o')");
 		$s[$i]->wait_result;
-		push @tokens, $s[$i]->query('SELECT token FROM zk_held_locks');
+		push @tokens, scalar $s[$i]->query('SELECT token FROM zk_held_locks');
 		my @waiting = grep { !$s[$_]->finished } $i + 1 .. 4;
 		is(scalar @waiting, 4 - $i, 'one released permit is granted to one waiter, in queue order');
 	}
