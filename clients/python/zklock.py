@@ -12,7 +12,7 @@ A transaction commits once or not at all: it is repeated only after an attempt t
 did not commit. If the connection breaks during COMMIT, the program cannot know whether the
 server has committed: CommitUnknown. If you must go on then, give the work an ID and pass it to
 run_once() as the tick, again after CommitUnknown: the ID is committed together with the work.
-Effects outside the database, such as a mail, can happen several times: the cookbook has a recipe
+Effects outside the database, such as a mail, can happen several times: the manual has a recipe
 for a job that must not repeat them. Or pass the fencing token (zk_fence, Held.token) with them.
 
 Behind a pooler in transaction mode only with_lock() and run_once() work (psycopg 3:

@@ -1,5 +1,5 @@
 # Books the next invoice under the lock "invoices". with_lock is the reusable part: it repeats the
-# transaction after the errors of the retry rules (doc/cookbook.md).
+# transaction after the errors of the retry rules (doc/guide.md).
 #
 #     book_rails.rb ADDRESS CUSTOMER
 #

@@ -12,7 +12,7 @@ use FindBin;
 use Test::More;
 
 my $top = abs_path("$FindBin::Bin/../..");
-my @names = qw(META.json CHANGELOG.md SECURITY.md README.md doc/migration.md zklock.control zklock_advisory.control
+my @names = qw(META.json CHANGELOG.md SECURITY.md README.md doc/zklock_advisory.md zklock.control zklock_advisory.control
   debian/changelog debian/control debian/control.in debian/copyright debian/watch packaging/zklock.spec
   sql/released.sha256);
 my %good = map { $_ => slurp("$top/$_") } @names, map { s{^\Q$top/\E}{}r } glob "$top/sql/*.sql";

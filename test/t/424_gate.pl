@@ -1,4 +1,4 @@
-# The cookbook's gate: every transaction on three servers acquires a kept lock shared. A
+# The gate of the recipe: every transaction on three servers acquires a kept lock shared. A
 # migration acquires it exclusively, while sessions are idle or in transactions.
 #
 # Promise: 11.3

@@ -253,7 +253,7 @@ sub check_loss
 	return;
 }
 
-# The search path as described in doc/migration.md.
+# The search path as described in doc/zklock_advisory.md.
 sub check_search_path_of_rails
 {
 	my ($rails) = @_;

@@ -101,17 +101,20 @@ for my $document (
 	README.md
 	doc/tutorial.md
 	doc/interop.md
-	doc/cookbook.md
+	doc/guide.md
+	doc/compare.md
 	doc/migration.md
+	doc/zklock_advisory.md
 	doc/monitoring.md
 	doc/operations.md
 	doc/reference.md
 	doc/settings.md
 	doc/troubleshooting.md
 	doc/security.md
-	))
+	), glob 'doc/recipes/*.md')
 {
 	my $dbname = lc($document =~ s{.*/|\.md$}{}gr);
+	$dbname = "recipe_$dbname" if $document =~ m{/recipes/};
 	for my $node (values %nodes)
 	{
 		$node->safe_psql('postgres', "CREATE DATABASE $dbname");

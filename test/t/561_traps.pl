@@ -68,7 +68,7 @@ is(was_seized(), 'f', '... and they call no trap');
 $t->quit;
 
 # The search path of the manual: a schema of other roles precedes pg_catalog.
-my ($path) = slurp_file('doc/migration.md') =~ /^ALTER ROLE app (SET search_path = .*);$/m;
+my ($path) = slurp_file('doc/zklock_advisory.md') =~ /^ALTER ROLE app (SET search_path = .*);$/m;
 $s->query_ok("CREATE FUNCTION public.lower(text) RETURNS text LANGUAGE sql AS 'SELECT ''called by ''::text || current_user'");
 $t = session($node, user => 'app');
 $t->query_ok($path);

@@ -29,7 +29,7 @@ import org.postgresql.core.TransactionState;
  * server has committed: {@link CommitUnknown}. If you must go on then, give the work an ID and
  * pass it to {@link #runOnce} as the tick, again after CommitUnknown: the ID is committed together
  * with the work. Effects outside the database, such as a mail, can happen several times: the
- * cookbook has a recipe for a job that must not repeat them. Or pass the fencing token (zk_fence,
+ * manual has a recipe for a job that must not repeat them. Or pass the fencing token (zk_fence,
  * {@link Held#token}) with them.
  *
  * <p>Behind a pooler in transaction mode only withLock and runOnce work (prepareThreshold=0). hold,

@@ -3,7 +3,7 @@
 # Owns: which code blocks of a Markdown file are run, in which session, and the
 # comparison of their output with the document.
 #
-#   run_document('doc/cookbook.md', \%nodes, $dbname);
+#   run_document('doc/guide.md', \%nodes, $dbname);
 #   my $program = block_of('doc/interop.md', 'lock.py');
 #
 # The info string of a SQL block names the session and the server in which it runs (by
