@@ -158,7 +158,7 @@ class Replay:
         self.model.apply("lock", names, record["mode"], record["level"])
         for name, token in zip(names, tokens):
             if record["mode"] == "p":
-                self.permit(name, token, record)
+                self.permit(name, record)
                 continue
             self.enter(name, record["mode"], record, record["end"])
             self.note_token(name, token, record)
@@ -179,10 +179,9 @@ class Replay:
         self.open[name, mode] = section
         self.check.sections[name].append(section)
 
-    def permit(self, name, token, record):
+    def permit(self, name, record):
         asked = record["start"] if record["op"] == "lock" else 0
         hold = Hold(asked, record["end"])
-        hold.token = token
         self.check.holds.append((name, self, hold))
         section = Section(self, name, "p", hold, record, record["end"],
                           record["op"] == "lock")

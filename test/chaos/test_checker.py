@@ -293,8 +293,6 @@ BAD = [
      .add("r", "connect").lock("p", 10, mode="p").wait(-0.8)
      .lock("p", 11, mode="p").wait(-0.8).lock("r", 12, mode="p")
      .unlock("p", mode="p").unlock("r", mode="p"), "too many permits"),
-    ("two permits with one token", permits(1).lock(
-        "q", 10, mode="p"), "token given twice"),
     ("a second permit that is not counted", own_permits().held(
         "p", ("p", "session", 1, 10)), "re-entry miscounted"),
     ("a third release of two permits", own_permits().unlock("p", mode="p")

@@ -28,6 +28,15 @@ WRITE = """INSERT INTO ledger (txn, name, token, mode, seen)
  RETURNING name, token, mode, seen"""
 
 
+def granted(value, mode, wait):
+    """The value of a successful request: an attempt's answer, True for a permit, or tokens."""
+    if wait is not None:
+        return value
+    if mode == "p":
+        return True
+    return value if isinstance(value, list) else [value]
+
+
 class Client(threading.Thread):
     """Runs until stop is set, or forever if the database does not answer."""
 
@@ -201,8 +210,7 @@ class Client(threading.Thread):
         outcome, _ = self.do(
             "lock", sql + ")", arguments, names=names, mode=mode, level=level,
             wait=wait,
-            take=lambda rows: rows[0][0] if isinstance(rows[0][0], (bool, list))
-            else [rows[0][0]])
+            take=lambda rows: granted(rows[0][0], mode, wait))
         return outcome
 
     def unlock(self):

@@ -1,4 +1,4 @@
-# A session can have permits of 16 semaphores, any number of each. A call for one of another
+# A session can have permits of 64 semaphores, any number of each. A call for one of another
 # semaphore fails with 53400 and changes nothing, whatever other sessions have; and the permits of
 # sessions that have ended in any way leave room for as many again.
 
@@ -43,8 +43,8 @@ sub fill
 
 my $s = session($node);
 my $room = fill($s);
-is($room, 16, 'a session has permits of 16 semaphores');
-works($s, "SELECT zk_try_acquire_permit('s1', 9), zk_try_acquire_permit('s16', 9)", 't|t', '... and can have more of each');
+is($room, 64, 'a session has permits of 64 semaphores');
+works($s, "SELECT zk_try_acquire_permit('s1', 9), zk_try_acquire_permit('s64', 9)", 't|t', '... and can have more of each');
 works($s, "SELECT zk_try_lock('a lock')", 't', '... and locks');
 my $other = session($node);
 works($other, "SELECT zk_try_acquire_permit('one more', 1)", 't', '... and other sessions have their own');

@@ -32,7 +32,7 @@
 #include "compat.h"
 
 /* Of so many semaphores a session can have permits. */
-#define MAX_SEMAPHORES 16
+#define MAX_SEMAPHORES 64
 
 typedef struct Slot
 {
