@@ -114,7 +114,7 @@ $local_holder->quit;
 	my ($one, $two, $later) = map { session($here) } 1 .. 3;
 	$one->query_ok("SELECT zk_lock('a')");
 	$two->query_ok("SELECT zk_lock('b')");
-	$_->query_ok("SET lock_timeout = '3s'") for $s, $later;
+	$_->query_ok("SET lock_timeout = '10s'") for $s, $later;
 	$s->query_async("SELECT zk_lock_many('{a,b}')");
 	wait_blocked_locally($s);
 	$one->query_ok('SELECT pg_sleep(1)');

@@ -14,8 +14,9 @@ use ZkLock::Shared;
 
 my ($zk, $zkc) = shared_zk_and_client();
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
-my ($here, $there) = (shared_node('here', zk => $proxy, session_timeout => '10s'),
-	shared_node('there', zk => $zk, session_timeout => '10s'));
+# Neither the connection (2T/3) nor the call (ensemble_timeout) ends before the answer comes.
+my ($here, $there) = map { shared_node($_->[0], zk => $_->[1], set => { 'zklock.ensemble_timeout' => '2min' }) }
+  [ here => $proxy ], [ there => $zk ];
 my ($s, $t) = (session($here), session($there));
 $s->query_ok("SELECT zk_lock('late'), zk_unlock('late')");
 
@@ -23,7 +24,7 @@ $proxy->arm(fault => 'hold_answer', op => 'create2', path => '/late/');
 $s->query_ok('BEGIN');
 $s->query_async("SELECT zk_xact_lock('late')");
 wait_zk_children($zkc, '/zklock/locks/late', 1);
-select undef, undef, undef, 2;    # T/6, after which an answer is late, is 1.7 s
+select undef, undef, undef, 10.2;    # T/6, after which an answer is late, is 10 s
 $zkc->delete((queue_of($zkc, 'late'))[0]);
 $t->query_ok('BEGIN');
 my $later = $t->query_ok("SELECT zk_xact_lock('late')");
