@@ -34,7 +34,7 @@ packages_for() {
 		pgtap) echo libtap-parser-sourcehandler-pgtap-perl ;;
 		chaos) echo procps libipc-run-perl python3-kazoo python3-psycopg2 python3-matplotlib socat iproute2 ;;
 		edges) echo procps gdb libipc-run-perl python3-kazoo python3-psycopg2 socat iproute2 bzip2 ;;
-		t | long) echo procps gdb clang libclang-rt-dev libipc-run-perl python3-kazoo python3-psycopg2 libcurator-recipes-java default-jdk-headless socat iproute2 openssl bzip2 pgbouncer stunnel4 prometheus prometheus-sql-exporter ;;
+		t | long) echo procps gdb clang libclang-rt-dev libipc-run-perl python3-kazoo python3-psycopg2 python3-yaml python3-pip python3-setuptools python3-wheel libcurator-recipes-java default-jdk-headless socat iproute2 openssl bzip2 pgbouncer stunnel4 prometheus prometheus-sql-exporter ;;
 		patroni) echo libipc-run-perl python3-kazoo patroni ;;
 		earlier) echo git libipc-run-perl python3-kazoo python3-psycopg2 ;;
 		bench) echo libzookeeper-mt2 libcurator-recipes-java default-jdk-headless python3-kazoo python3-psycopg2 python3-matplotlib ;;

@@ -14,7 +14,7 @@ use Test::More;
 my $top = abs_path("$FindBin::Bin/../..");
 my @names = qw(META.json CHANGELOG.md SECURITY.md README.md doc/zklock_advisory.md zklock.control zklock_advisory.control
   debian/changelog debian/control debian/control.in debian/copyright debian/watch packaging/zklock.spec
-  sql/released.sha256);
+  packaging/Containerfile clients/python/pyproject.toml clients/java/pom.xml sql/released.sha256);
 my %good = map { $_ => slurp("$top/$_") } @names, map { s{^\Q$top/\E}{}r } glob "$top/sql/*.sql";
 my ($version) = $good{'zklock.control'} =~ /^default_version = '(.*)'$/m;
 my @scripts = ("sql/zklock--$version.sql", "sql/zklock_advisory--$version.sql");
@@ -32,6 +32,10 @@ for my $change (
 	[ 'debian/changelog', qr/\Azklock \(\K/ ],
 	[ 'packaging/zklock.spec', qr/^Version:\s*\K/m ],
 	[ 'packaging/zklock.spec', qr/^%changelog\n.* - \K/m ],
+	[ 'clients/python/pyproject.toml', qr/^version = "\K/m ],
+	[ 'clients/java/pom.xml', qr{<artifactId>zklock</artifactId>\s*<version>\K} ],
+	[ 'packaging/Containerfile', qr/image\.version="\K/ ],
+	[ 'packaging/Containerfile', qr/image\.sql\.version="\K/ ],
 	[ 'CHANGELOG.md', qr/^## \K/m ])
 {
 	complains(@$change, '7');

@@ -5,14 +5,12 @@ commands."""
 
 import importlib
 import logging
-import os
 import signal
 import sys
 import threading
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "clients", "python"))
-import zklock                                                           # noqa: E402
+import zklock
 
 driver = importlib.import_module(sys.argv[1])
 locks = zklock.Locks(lambda: driver.connect(sys.argv[2]))

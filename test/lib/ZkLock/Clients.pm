@@ -1,7 +1,8 @@
 # ZkLock::Clients - the programs that use the libraries of clients/, and their servers.
 #
 # Owns: a ZooKeeper server; the PostgreSQL servers "one" and "two" with the tables, triggers
-# and gates below; the programs of test/clients, one for each driver.
+# and gates below; the programs of test/clients, one for each driver. They use the libraries as a
+# user would: from a wheel that is built and installed, and from a jar.
 #
 #   my $servers = ZkLock::Clients->start;      # zk, zkc, one, two
 #   for my $client ($servers->clients) { ... } # those whose driver is installed
@@ -94,12 +95,13 @@ sub clients
 {
 	my ($self, $tests) = @_;
 	my @found;
+	install_wheel();
 	for my $driver (qw(psycopg2 psycopg))
 	{
 		push @found, { name => $driver, command => [ $python, "$root/test/clients/program.py", $driver ] }
 		  if has($driver, $tests, $python, '-c', "import $driver");
 	}
-	push @found, { name => 'JDBC', command => [ 'java', '-cp', JDBC . ":$dir", 'Program' ] }
+	push @found, { name => 'JDBC', command => [ 'java', '-cp', JDBC . ":$dir/zklock.jar:$dir", 'Program' ] }
 	  if has('JDBC', $tests, 'test', '-e', JDBC) && compile_java();
 	return @found;
 }
@@ -112,11 +114,26 @@ sub has
 	return 0;
 }
 
+# Builds the wheel from a copy, because a build leaves files in its directory. Nothing is downloaded.
+sub install_wheel
+{
+	my @pip = ($python, '-m', 'pip', '--quiet', '--disable-pip-version-check', '--no-cache-dir');
+	my @offline = qw(--no-index --no-deps);
+	is(system('cp', '-r', "$root/clients/python", "$dir/python"), 0, 'Python: the library is copied');
+	is(system(@pip, 'wheel', @offline, '--no-build-isolation', '-w', "$dir/wheel", "$dir/python"), 0, 'Python: the wheel is built');
+	is(system(@pip, 'install', @offline, '--target', "$dir/site", glob "$dir/wheel/*.whl"), 0, 'Python: the wheel is installed');
+	$ENV{PYTHONPATH} = "$dir/site";
+	return;
+}
+
 sub compile_java
 {
-	my @sources = ("$root/clients/java/zklock/ZkLock.java", "$root/test/clients/Program.java");
-	return is(system('javac', '-Xlint:all', '-Werror', '-cp', JDBC, '-d', $dir, @sources), 0,
-		'JDBC: library and program compile without warnings');
+	my @javac = ('javac', '-Xlint:all', '-Werror');
+	return is(system(@javac, '-cp', JDBC, '-d', "$dir/classes", "$root/clients/java/zklock/ZkLock.java"), 0,
+		'JDBC: the library compiles without warnings')
+	  && is(system('jar', '--create', '--file', "$dir/zklock.jar", '-C', "$dir/classes", '.'), 0, 'JDBC: the jar is built')
+	  && is(system(@javac, '-cp', JDBC . ":$dir/zklock.jar", '-d', $dir, "$root/test/clients/Program.java"), 0,
+		'JDBC: the program compiles without warnings');
 }
 
 # Starts a command of a client, with a server, or the pooler in transaction mode.
