@@ -10,8 +10,8 @@
 #   make check-meta             compares META.json and the changelogs with zklock.control
 #   make check-format           checks that C files are formatted like PostgreSQL's; make format does it
 #   make check-words            finds words that the glossary replaces
-#   make check-scripts          shellcheck, perlcritic, pyflakes; checks that the mutants' patches apply, and
-#                               that each promise has a test
+#   make check-scripts          shellcheck, perlcritic, pyflakes; checks that the mutants' patches apply, that
+#                               each promise has a test, and that the picture of a loss is not stale
 #   make check-unit             tests the recipe layer with a fake client, as TAP
 #   make check-asan check-tsan check-valgrind    the same with a sanitizer
 #                               or valgrind
@@ -119,9 +119,10 @@ check-meta:
 
 check-scripts:
 	scripts/promises --check
+	doc/pictures/loss.py --check
 	shellcheck -x scripts/*.sh bench/*.sh doc/examples/*.sh $$(grep -lrIE '^#!.*sh$$' .ci scripts test debian)
 	perlcritic --quiet $$(grep -lrIE '^#!.*perl$$' scripts test) test/lib/ZkLock
-	pyflakes3 $$(grep -lrIE '^#!.*python3$$' test) test/chaos test/lib bench clients doc/examples
+	pyflakes3 $$(grep -lrIE '^#!.*python3$$' test) test/chaos test/lib bench clients doc/examples doc/pictures
 	@for patch in test/chaos/mutants/*.patch; do \
 	  patch --dry-run --force --silent -p1 <$$patch || exit 1; done
 	@echo "scripts: ok"

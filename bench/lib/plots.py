@@ -39,8 +39,10 @@ def draw_bars(title, bars, path):
         middle = median(bars[name])
         axes.barh(place, middle, height=0.62, color=COLORS.get(name.split(",")[0], "#9aa5b1"),
                   xerr=[[middle - min(bars[name])], [max(bars[name]) - middle]],
-                  error_kw={"elinewidth": 1, "ecolor": "#333333"})
-        axes.text(max(bars[name]), place, f"  {middle:,.0f}", va="center")
+                  error_kw={"elinewidth": 1, "ecolor": "#333333", "capsize": 3})
+        # Apart from the line, which would look like a minus.
+        axes.annotate(f"{middle:,.0f}", (max(bars[name]), place), xytext=(9, 0),
+                      textcoords="offset points", va="center")
     axes.set_yticks(range(len(names)), names)
     axes.set_xlim(0, 1.2 * max(max(rounds) for rounds in bars.values()))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
