@@ -151,7 +151,7 @@ sub anchors
 my %file;
 find(sub { $file{$_} = 1 }, qw(bench doc scripts sql src test));
 
-for my $path (glob '*.md clients/*.md doc/*.md doc/*/*.md bench/*.md test/*.md test/*/*.md')
+for my $path (glob '*.md clients/*.md clients/*/*.md packaging/*.md doc/*.md doc/*/*.md bench/*.md test/*.md test/*/*.md')
 {
 	my ($dir) = $path =~ m{^(.*/)?};
 	my @broken;
