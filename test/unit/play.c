@@ -400,9 +400,19 @@ check(const Step *step)
 		step->verb->find(step, found);
 	if (strcmp(found, step->argument) == 0)
 		return true;
-	diag("%s %s: found \"%s\", not \"%s\"", step->party ? step->party->data : "all",
-		 step->word, found, step->argument);
+	diag("found \"%s\", not \"%s\"", found, step->argument);
 	return false;
+}
+
+/* Prints the text of a play with a mark behind a step, which ends before "rest". */
+static void
+mark_step(const char *steps, const char *rest)
+{
+	int			length = (int) (rest - steps);
+
+	if (*rest != '\0')
+		length--;
+	diag("%.*s <-- HERE%s", length, steps, steps + length);
 }
 
 static const PlayVerb *
@@ -458,15 +468,23 @@ play_all(const Play *plays, int n)
 		bool		right = true;
 		Step		step;
 
+		if (!is_wanted(plays[i].promise))
+			continue;
 		scene_begin(PLAY_PARTIES);
 		play_begin();
 		while ((rest = next_step(rest, &step)) != NULL)
+		{
+			int			objected = objections();
+			bool		good = true;
+
 			if (step.verb && step.verb->act)
 				act(&step, true);
 			else
-				right = check(&step) && right;
-		if (objections() > 0)
-			diag("%s", first_objection());
+				good = check(&step);
+			if (!good || objections() > objected)
+				mark_step(plays[i].steps, rest);
+			right = right && good;
+		}
 		ok(right && objections() == 0, "%s", plays[i].promise);
 		scene_end(NULL);
 	}

@@ -236,6 +236,12 @@ scene_begin(int n_parties)
 }
 
 void
+scene_without_referee(void)
+{
+	n_objections = 0;
+}
+
+void
 scene_leave(Party *party)
 {
 	if (scene_before_end)
@@ -251,10 +257,12 @@ scene_leave(Party *party)
 }
 
 void
-scene_end(const char *promise)
+scene_end_at(const char *file, int line, const char *promise)
 {
-	if (promise && !is_int(n_objections, 0, "%s", promise))
-		diag("%s", objection);
+	if (promise || n_objections > 0)
+		ok_at(file, line, n_objections == 0, "%s", promise ? promise : "the referee has no objection");
+	if (n_objections > 0)
+		diag("%d objections: %s", n_objections, objection);
 	for (int i = 0; i < MAX_PARTIES; i++)
 		if (parties[i].session)
 			scene_leave(&parties[i]);

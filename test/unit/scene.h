@@ -81,8 +81,15 @@ extern void (*scene_before_end) (Party *party);
 /* Closes a session, and forgets its holds. */
 extern void scene_leave(Party *party);
 
-/* Closes all sessions; with "promise", reports the referee's verdict as a test. */
-extern void scene_end(const char *promise);
+/*
+ * Closes all sessions.  An objection of the referee is a failed test; with "promise", that
+ * it has none is one that passes.
+ */
+#define scene_end(promise) scene_end_at(HERE, promise)
+extern void scene_end_at(const char *file, int line, const char *promise);
+
+/* Forgets the objections: in the scene that ends two may hold a lock. */
+extern void scene_without_referee(void);
 
 extern Ask *ask_all(Party *party, int n, const char *const *names,
 					const ZklMode *modes, bool non_blocking);

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tap.h"
@@ -15,37 +16,50 @@
 static int	tests;
 static int	failures;
 
-static bool
-report(bool pass, const char *format, va_list args)
+bool
+is_wanted(const char *name)
 {
+	const char *only = getenv("ZKLOCK_ONLY");
+
+	return only == NULL || strcasestr(name, only) != NULL;
+}
+
+static bool
+report(const char *file, int line, bool pass, const char *format, va_list args)
+{
+	char		name[1024];
+
+	vsnprintf(name, sizeof(name), format, args);
+	if (pass && !is_wanted(name))
+		return pass;
 	tests++;
 	if (!pass)
 		failures++;
-	printf("%s %d - ", pass ? "ok" : "not ok", tests);
-	vprintf(format, args);
-	putchar('\n');
+	printf("%s %d - %s\n", pass ? "ok" : "not ok", tests, name);
 	fflush(stdout);
+	if (!pass)
+		diag("%s, line %d", file, line);
 	return pass;
 }
 
 bool
-ok(bool pass, const char *format,...)
+ok_at(const char *file, int line, bool pass, const char *format,...)
 {
 	va_list		args;
 
 	va_start(args, format);
-	report(pass, format, args);
+	report(file, line, pass, format, args);
 	va_end(args);
 	return pass;
 }
 
 bool
-is_int(int64_t got, int64_t expected, const char *format,...)
+is_int_at(const char *file, int line, int64_t got, int64_t expected, const char *format,...)
 {
 	va_list		args;
 
 	va_start(args, format);
-	report(got == expected, format, args);
+	report(file, line, got == expected, format, args);
 	va_end(args);
 	if (got != expected)
 		diag("     got: %" PRId64 "\nexpected: %" PRId64, got, expected);
@@ -53,13 +67,13 @@ is_int(int64_t got, int64_t expected, const char *format,...)
 }
 
 bool
-is_str(const char *got, const char *expected, const char *format,...)
+is_str_at(const char *file, int line, const char *got, const char *expected, const char *format,...)
 {
 	bool		same = got && expected ? strcmp(got, expected) == 0 : got == expected;
 	va_list		args;
 
 	va_start(args, format);
-	report(same, format, args);
+	report(file, line, same, format, args);
 	va_end(args);
 	if (!same)
 		diag("     got: %s\nexpected: %s", got ? got : "(null)",

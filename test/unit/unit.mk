@@ -3,6 +3,10 @@
 #
 #   make -f test/unit/unit.mk check-unit
 #
+# One test, its plays whose promises contain a word, and of its other tests those whose names do:
+#
+#   make unit T=test_lock K=upgrade
+#
 # UNIT_BUILD=dir builds in another directory, WERROR=1 is for CI, and
 # UNIT_TESTS="test_lock test_io_thread" runs only these tests.
 
@@ -54,6 +58,7 @@ $(eval $(call unit_flavour,asan,$$(UNIT_SAN_CC),-fsanitize=address,undefined \
 $(eval $(call unit_flavour,tsan,$$(UNIT_SAN_CC),-fsanitize=thread $(UNIT_SHORT)))
 
 # test_growth counts the basic blocks of the recipe layer.
+UNIT_COUNTED_TESTS = $(patsubst %,$(UNIT_BUILD)/counted/%,$(filter test_growth,$(UNIT_TESTS)))
 $(UNIT_BUILD)/counted/%.o: %.c $(UNIT_HEADERS)
 	mkdir -p $(@D)
 	$(UNIT_CC) $(UNIT_CFLAGS) -fsanitize-coverage=trace-pc -c -o $@ $<
@@ -63,11 +68,15 @@ $(UNIT_BUILD)/counted/test_growth: $(UNIT_BUILD)/plain/test_growth.o \
 		$(patsubst %,$(UNIT_BUILD)/plain/%.o,$(filter-out $(UNIT_COUNTED),$(UNIT_PARTS)))
 	$(UNIT_CC) $(UNIT_CFLAGS) -o $@ $^ -lpthread
 
-.PHONY: check-unit check-asan check-tsan check-valgrind
+.PHONY: unit check-unit check-asan check-tsan check-valgrind
 
-check-unit: unit-build-plain $(UNIT_BUILD)/counted/test_growth
-	$(UNIT_PROVE) $(PROVE_FLAGS) -j2 -e '' $(UNIT_TESTS:%=$(UNIT_BUILD)/plain/%) \
-	  $(UNIT_BUILD)/counted/test_growth
+unit_chosen = $(or $(filter $(T) test_$(T),$(UNIT_TESTS)),$(foreach t,$(UNIT_TESTS),$(if $(findstring $(T),$(t)),$(t))))
+
+unit: $(unit_chosen:%=$(UNIT_BUILD)/plain/%)
+	@$(if $^,,$(error No unit test is named "$(T)"))$(if $(K),ZKLOCK_ONLY='$(K)') $(UNIT_PROVE) $(PROVE_FLAGS) -v -e '' $^
+
+check-unit: unit-build-plain $(UNIT_COUNTED_TESTS)
+	$(UNIT_PROVE) $(PROVE_FLAGS) -j2 -e '' $(UNIT_TESTS:%=$(UNIT_BUILD)/plain/%) $(UNIT_COUNTED_TESTS)
 
 check-asan: unit-build-asan
 	ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1 \
