@@ -4,6 +4,9 @@
 #   make -f DIR/Makefile        the same in another directory than the sources
 #   make ZOOKEEPER_PREFIX=/opt/zk    with the ZooKeeper client library that is there;
 #                               the settings for TLS exist if that has TLS
+#   make t T=release            builds, and runs the tests of that name in seconds; installs
+#                               nothing: scripts/one-test
+#   make unit T=test_lock K=upgrade    the same for unit tests: test/unit/unit.mk
 #   make installcheck           pg_regress and isolation tests against a running
 #                               server whose zklock.connect_string works
 #   make check-layers           checks includes and calls between layers, and the length of files
@@ -85,6 +88,10 @@ $(OBJS): $(wildcard $(TOP)/src/*.h $(TOP)/src/sql/*.h $(TOP)/src/backend/*/*.h $
 
 include $(TOP)/test/unit/unit.mk
 include $(TOP)/test/fuzz/fuzz.mk
+
+.PHONY: t
+t: $(shlib)
+	@PG_CONFIG='$(PG_CONFIG)' scripts/one-test '$(or $(PROVE_TESTS),$(T))' '$(K)'
 
 .PHONY: check-backend-asan check-backend-valgrind
 check-backend-asan check-backend-valgrind:

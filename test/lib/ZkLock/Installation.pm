@@ -13,7 +13,8 @@
 #   $installation->replace_library;     # with another file of the same content
 #   my $sql = $installation->make_installable('zklock--0.9.sql');
 #
-# With build => $directory it has the library and the scripts that were built there.
+# With build => $directory it has the library and the scripts that were built there, and links to
+# all other extensions.
 
 package ZkLock::Installation;
 
@@ -60,6 +61,9 @@ sub new
 		next if !$opt{build} && $file =~ m{/(zklock[^/]*\.sql)$} && !-e "sql/$1";
 		cp($file, $self->{scripts}) or die "$file: $!\n";
 	}
+	link_all("$installed{sharedir}/extension", $self->{scripts}, grep { /^(?:plpgsql|zklock)/ }
+		map { basename($_) } glob "$installed{sharedir}/extension/*")
+	  if $opt{build};
 	return $self;
 }
 
