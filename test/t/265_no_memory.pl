@@ -21,11 +21,20 @@ my $node = zklock_node('a', zk => $proxy, session_timeout => '4s',
 my $witness = session($node);
 my $pid = $witness->pid;
 
-# Locks, arrays and releases, with an error for whatever fails.
+# Locks, arrays and releases, with a warning for whatever fails; and how many allocations have failed.
 my $work = q(DO $$ BEGIN FOR i IN 1 .. 25 LOOP BEGIN
 	PERFORM zk_lock('one ' || i), zk_lock_many(ARRAY['x' || i, 'y' || i, 'z' || i]), zk_unlock('one ' || i);
 	PERFORM zk_lock_many_shared((SELECT array_agg('many ' || i || ' ' || k) FROM generate_series(1, 40) AS k));
-	EXCEPTION WHEN OTHERS THEN NULL; END; END LOOP; END $$);
+	EXCEPTION WHEN OTHERS THEN RAISE WARNING 'failed: %', SQLSTATE; END; END LOOP; END $$);
+my $failures = 0;
+
+sub work
+{
+	my ($s) = @_;
+	$s->query($work);
+	$failures += () = $s->error =~ /(?:failed: 53[02]00|ERROR:.*out of memory)/g;
+	return;
+}
 
 for my $room (0, 32, 96, 256, 512, 1024, 1120, 1180, 1220, 1300, 1500, 2048)
 {
@@ -35,14 +44,16 @@ for my $room (0, 32, 96, 256, 512, 1024, 1120, 1180, 1220, 1300, 1500, 2048)
 	$s->query_ok("SET statement_timeout = '1500ms'");
 	my $limit = ($size + $room) * 1024;
 	system('prlimit', '--pid', $s->pid, "--as=$limit:") == 0 or die "prlimit: $?";
-	$s->query($work);
+	work($s);
 	$proxy->cut if $room % 64 == 0;
-	$s->query($work);
+	work($s);
 	$s->query('SELECT zk_unlock_all()');
 	ok(kill(0, $pid), "a limit of $room kB above the use ends no other backend");
 	$s->drop;
 	last if !kill 0, $pid;
 }
+cmp_ok($failures, '>', 0, 'allocations have failed');
+
 # A session that opens at the limit: its thread has no room for an arena of its own. The
 # connection is lost again and again while many requests are in flight.
 my $crowd = zklock_node('b', zk => $zk, session_timeout => '60s');

@@ -201,8 +201,8 @@ sub locker
 		SESSIONS, 'each backend has a node of its own');
 	is(scalar(my @c = connections()), SESSIONS + 1,
 		'each backend has a ZooKeeper session of its own');
-	is(scalar(grep { 4 != (my @t = glob "/proc/$_/task/*") } @pids),
-		0, 'each backend has four threads');
+	is(scalar(grep { 2 != (my @t = glob "/proc/$_/task/*") } @pids),
+		0, 'each backend has two threads');
 	my $kb = 0;
 	$kb += (read_file("/proc/$_/status") =~ /^VmData:\s+(\d+)/m)[0]
 	  for @pids;

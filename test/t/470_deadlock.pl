@@ -12,8 +12,8 @@ use ZkLock::Cluster;
 use ZkLock::Deadlock qw(lock_row);
 use ZkLock::ZkEnsemble;
 
-my ($zk, $zkc) = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500)->with_client;
-my $d = ZkLock::Deadlock->start([qw(a b c d)], zk => $zk, extra_conf => "deadlock_timeout = '300ms'\n");
+my ($zk, $zkc) = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500, config => { maxSessionTimeout => 120000 })->with_client(timeout => 60);
+my $d = ZkLock::Deadlock->start([qw(a b c d)], zk => $zk, session_timeout => '60s', extra_conf => "deadlock_timeout = '300ms'\n");
 my $waits = '/zklock/waiting';
 
 # Two servers; the text of the error.

@@ -86,7 +86,7 @@ for my $what (sort keys %running)
 	like($s->sqlstate, qr/^080(?:01|06)$/, "$what instead of ZooKeeper is an error");
 	ok(kill(0, $s->pid), '... and ends no backend');
 	my $seen = slurp_file($node->logfile, $log);
-	ok($what eq 'silence' || $seen =~ /LOG:  ZooKeeper client: .*\Q$address\E/, '... and the server log names it') || diag($seen);
+	like($seen, qr/LOG:  ZooKeeper client: .*\Q$address\E/, "the server log names $what") unless $what eq 'silence';
 	$s->quit;
 	$s = session_with($node, connect_string => "$address," . $zk->connect_string);
 	works($s, "SELECT zk_lock('both') > 0", 't', '... and the next server is tried');
