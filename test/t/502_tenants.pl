@@ -1,4 +1,4 @@
-# The README's block for separate tenants, run as it is printed on two servers: the sessions of a
+# The manual's block for separate tenants, run as it is printed on two servers: the sessions of a
 # tenant exclude each other on both servers and nobody else's, and only the tenant's application
 # can lock.
 #
@@ -15,7 +15,7 @@ use ZkLock::Shared;
 
 my ($zk, $zkc) = shared_zk_and_client();
 my %nodes = map { $_ => shared_node($_, zk => $zk) } qw(one two);
-my $block = block_of('README.md', 'tenants');
+my $block = block_of('doc/security.md', 'tenants');
 for my $node (values %nodes)
 {
 	for my $tenant (qw(shop blog))
