@@ -46,6 +46,7 @@ typedef enum ZklStatus
 	ZKL_AUTH_FAILED,			/* the ensemble refused the credentials */
 	ZKL_NO_AUTH,				/* an ACL forbids the operation */
 	ZKL_NO_CHROOT,				/* the chroot of the connect string does not exist */
+	ZKL_LOCAL_SESSION,			/* the servers allow this session no ephemeral nodes */
 	ZKL_TOO_MANY,				/* limit of a session's nodes or their bytes, or of a batch */
 	ZKL_SEQUENCE_USED_UP,		/* until the lock's queue has been empty */
 	ZKL_NOT_SUPPORTED,			/* these node names have no shared mode */

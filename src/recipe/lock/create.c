@@ -158,6 +158,20 @@ zkl__request_no_parent(ZklRequest *request)
 		zkl__request_mark(request);
 }
 
+/*
+ * A multi was refused because the leader has no such session.  If the session has just
+ * expired, its server ends the connection instead of answering again, and the request waits for
+ * that.  If the leader gives this answer twice, the session is a local one: its server, a
+ * follower, refuses a single create, but sends a multi to the leader.
+ */
+static void
+on_unknown_session(ZklRequest *request, const ZklResult *result)
+{
+	if (request->is_unknown)
+		zkl__request_fail(request, ZKL_LOCAL_SESSION, zkl__failed_op(result), result->raw_code);
+	request->is_unknown = true;
+}
+
 /* Goes on after the create of nodes, or of a permit node. */
 void
 zkl__request_created(ZklRequest *request, const ZklResult *result)
@@ -176,7 +190,10 @@ zkl__request_created(ZklRequest *request, const ZklResult *result)
 			zkl__request_no_parent(request);
 			break;
 		default:
-			zkl__request_fail_code(request, zkl__failed_op(result), result);
+			if (result->code == ZKL_RC_SESSION_EXPIRED && zkl__failed_op(result) >= 0)
+				on_unknown_session(request, result);
+			else
+				zkl__request_fail_code(request, zkl__failed_op(result), result);
 	}
 }
 

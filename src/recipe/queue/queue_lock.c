@@ -192,6 +192,8 @@ on_other_read(ZklCall *call, const ZklResult *result)
 		zkl__node_mark_answer(node, NODE_BLOCKED, result);
 		node_fail(node, ZKL_DEADLOCK);
 	}
+	else if (node->non_blocking && result->code == ZKL_RC_NO_AUTH)
+		refuse_busy(node);		/* the predecessor's data would not change that */
 	else if (result->code != ZKL_RC_OK)
 		node_fail_code(node, result);
 	else if (zkl__node_is_refused(node, result))

@@ -243,6 +243,8 @@ zkl__status_of(ZklResultCode code)
 			return ZKL_NO_AUTH;
 		case ZKL_RC_SESSION_EXPIRED:
 			return ZKL_SESSION_LOST;
+		case ZKL_RC_LOCAL_SESSION:
+			return ZKL_LOCAL_SESSION;
 		default:
 			return ZKL_SERVER_ERROR;
 	}
@@ -272,6 +274,7 @@ zkl__is_refusal(ZklResultCode code)
 		case ZKL_RC_NO_NODE:
 		case ZKL_RC_NO_AUTH:
 		case ZKL_RC_REFUSED:
+		case ZKL_RC_LOCAL_SESSION:
 			return true;
 		default:
 			return false;

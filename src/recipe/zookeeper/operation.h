@@ -29,6 +29,7 @@ typedef enum ZklResultCode
 	ZKL_RC_SESSION_EXPIRED,
 	ZKL_RC_ROLLED_BACK,			/* multi only: another operation failed */
 	ZKL_RC_REFUSED,				/* certainly not done; see raw_code */
+	ZKL_RC_LOCAL_SESSION,		/* the same, because the session may have no ephemeral nodes */
 	ZKL_RC_OTHER				/* outcome unknown; see raw_code */
 } ZklResultCode;
 
