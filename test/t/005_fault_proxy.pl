@@ -207,8 +207,8 @@ $proxy->limit_answers(2);
 is(get($socket), '', 'a limit of answers cuts the connections');
 $socket = fresh();
 put($socket, look($_, '/r')) for 1, 2;
-is(xid(get($socket)), 1, '... the answers up to the limit pass');
-ok(!IO::Select->new($socket)->can_read(0.3), '... and no others');
+is(xid(get($socket)), 1, 'the answers up to the limit pass');
+ok(!IO::Select->new($socket)->can_read(0.3), 'no answers beyond the limit pass');
 $proxy->disarm->cut;
 is(get($socket), '', 'a connection can be cut');
 

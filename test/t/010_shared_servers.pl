@@ -67,7 +67,7 @@ PERL
 is($status, 0, 'a file may leave tables, roles, databases, sessions and znodes') || diag($output);
 ($status, $output, my $next) = run_file($is_clean);
 is($status, 0, 'the next file sees nothing of them') || diag($output);
-is($next, $first, '... and uses the same servers');
+is($next, $first, 'the next file uses the same servers');
 
 # Each kind of leftover, and the message that names it.
 my %left = (
@@ -87,10 +87,10 @@ for my $what (sort keys %left)
 	my ($code, $message) = @{ $left{$what} };
 	($status, $output, my $spoilt) = run_file("$code;");
 	isnt($status, 0, "$what fails the file");
-	like($output, $message, '... with a message');
+	like($output, $message, 'a killed file fails with a message');
 	($status, $output, $next) = run_file($is_clean);
 	is($status, 0, "the next file has clean servers after $what") || diag($output);
-	isnt($next, $spoilt, '... which are new');
+	isnt($next, $spoilt, 'the servers of the next file are new');
 }
 
 done_testing();

@@ -271,12 +271,12 @@ nothing_left($zkc, 'DISCARD ALL: no node is left');
 	$s->wait_result;
 	is($s->sqlstate, '57014', 'DISCARD ALL waits for a temporary table and is cancelled');
 	is($s->query(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()}), '0',
-		'... it leaves no advisory lock');
-	is($s->query('SELECT count(*) FROM zk_held_locks'), '0', '... it leaves no zk lock without its local lock');
-	is_free('... its zk lock is free');
+		'the cancelled DISCARD ALL leaves no advisory lock');
+	is($s->query('SELECT count(*) FROM zk_held_locks'), '0', 'the cancelled DISCARD ALL leaves no zk lock without its local lock');
+	is_free('the zk lock is free after the cancelled DISCARD ALL');
 	$blocker->quit;
 	$s->query_ok('DISCARD ALL');
-	nothing_left($zkc, '... no node is left');
+	nothing_left($zkc, 'a cancelled DISCARD ALL: no node is left');
 }
 
 $s->query_ok("SELECT zk_lock('x')");

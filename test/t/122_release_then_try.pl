@@ -123,7 +123,7 @@ nothing_left($zkc, 'nothing is left');
 # A holder on another server.
 $remote->query_ok("SELECT zk_lock('x')");
 works($contender, "SELECT zk_try_lock('x')", 'f', 'an attempt at a lock that another server holds is refused');
-works($contender, "SELECT zk_try_lock_shared('x')", 'f', '... in shared mode as well');
+works($contender, "SELECT zk_try_lock_shared('x')", 'f', 'an attempt in shared mode at a lock that another server holds is refused');
 $remote->query_ok("SELECT zk_unlock('x')");
 
 # Nodes of a version whose names have no server tag: a holder in each form of names.
@@ -133,9 +133,9 @@ for my $name ("_c_$old-__WRIT__", "_c_$old-lock-", "${\($old =~ s/-//gr)}__lock_
 	works($contender, "SELECT zk_try_lock('x')", 'f', "an attempt behind a holder of an earlier version is refused: $name");
 	$contender->query_async("SELECT zk_lock('x') > 0");
 	wait_zk_children($zkc, '/zklock/locks/x', 2);
-	ok(!$contender->finished, '... and a wait goes on');
+	ok(!$contender->finished, 'a wait behind a holder of an earlier version goes on');
 	$zkc->delete($path);
-	is($contender->wait_result, 't', '... until the holder releases');
+	is($contender->wait_result, 't', 'a wait behind a holder of an earlier version ends with the release');
 	$contender->query_ok("SELECT zk_unlock('x')");
 }
 
@@ -158,7 +158,7 @@ for my $case ([ "SELECT zk_lock('x')", "SELECT zk_try_lock('x')" ],
 	$releaser->query_ok('SELECT pg_advisory_unlock_all()');
 	works($contender, $attempt, 'f', "an attempt is refused behind a holder without local locks: $hold, $attempt");
 	$releaser->query_ok("SELECT zk_lock('other')");
-	works($contender, $attempt, 'f', '... also when the holder has another lock');
+	works($contender, $attempt, 'f', 'an attempt is refused also when the holder has another lock');
 	$proxy->arm(fault => 'hold_request', op => 'delete', path => '/other/');
 	my $hits = $proxy->hits;
 	$releaser->query_ok("SELECT zk_unlock('other')");
@@ -166,9 +166,9 @@ for my $case ([ "SELECT zk_lock('x')", "SELECT zk_try_lock('x')" ],
 	$contender->query_async($attempt);
 	wait_until('the attempt to end or wait', sub { $contender->finished || waits_for_delete() });
 	$proxy->disarm->release;
-	is($contender->wait_result, 'f', '... also when the delete of another lock was pending');
+	is($contender->wait_result, 'f', 'an attempt is refused also when the delete of another lock was pending');
 	$releaser->query_ok('SELECT zk_unlock_all()');
-	works($contender, $attempt, 't', '... and granted after its release') unless $attempt =~ /permit/;
+	works($contender, $attempt, 't', 'an attempt is granted after the release of the holder') unless $attempt =~ /permit/;
 	$contender->query_ok('SELECT zk_unlock_all()');
 }
 $contender->query_ok("RESET statement_timeout; SET zklock.ensemble_timeout = '200ms'");
@@ -185,7 +185,7 @@ sub release_while_cut
 	works($contender, $attempt, 'f', 'an attempt is refused after zklock.ensemble_timeout without the delete');
 	$proxy->disarm->release;
 	$contender->query_ok("SET zklock.ensemble_timeout = '30s'");
-	works($contender, $attempt, 't', '... and succeeds when the delete arrives');
+	works($contender, $attempt, 't', 'an attempt succeeds when the delete arrives');
 	$contender->query_ok('SELECT zk_unlock_all()');
 	$contender->query_ok("SET zklock.ensemble_timeout = '200ms'");
 	return;

@@ -52,7 +52,7 @@ for my $state (sort keys %states)
 		$ends{$how}->($s);
 		my $ended = eval { wait_until('the end', sub { !kill 0, $pid }, timeout => LIMIT); 1 };
 		ok($ended, "$state, $how: the process ends");
-		ok(!$shim->seen('threads'), '... and no thread runs in its cleanup');
+		ok(!$shim->seen('threads'), "$state, $how: no thread runs in the cleanup of the process");
 		$end->();
 		unlink "$shim->{dir}/threads";
 	}

@@ -123,9 +123,9 @@ $local_holder->quit;
 	$one->query_ok('SELECT zk_unlock_all()');
 	$later->wait_result;
 	is($later->sqlstate, '55P03', 'lock_timeout ends a wait that began later');
-	ok($s->finished, '... and has ended the one for several names, which began before');
+	ok($s->finished, 'lock_timeout ends a wait for several names that began before');
 	$s->wait_result;
-	is($s->sqlstate, '55P03', '... with the same error');
+	is($s->sqlstate, '55P03', 'lock_timeout ends a wait for several names with the same error');
 	names_the_lock('a wait for the second name', 'lock "b"');
 	$_->quit for $one, $two, $later;
 }
@@ -209,7 +209,7 @@ all_is_clean('lock_timeout that was not needed');
 		  . "AND wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = " . $slow->pid);
 	$zk->resume;
 	is($slow->wait_result, 't|t|t', 'a free lock is granted, however short lock_timeout is');
-	fails_with($slow, "SELECT zk_lock('x')", '55P03', '... and a lock that another server holds is not', hint => 0);
+	fails_with($slow, "SELECT zk_lock('x')", '55P03', 'a lock that another server holds is not granted under a short lock_timeout', hint => 0);
 	$slow->query_ok('SELECT zk_unlock_all()');
 	$slow->quit;
 	all_is_clean('lock_timeout of a free lock');
@@ -354,9 +354,9 @@ sub is_pending
 	$waiter->cancel;
 	$waiter->resume;
 	$waiter->wait_result;
-	is($waiter->sqlstate, '57014', '... a cancel at the same time is not lost');
-	is($waiter->query("SELECT zk_try_lock('timed', '10ms')"), 'f', '... and does not end the next statement');
-	is($waiter->query('SELECT count(*) FROM zk_held_locks'), '0', '... and nothing is held');
+	is($waiter->sqlstate, '57014', 'a cancel at the same time as the timeout of an attempt is not lost');
+	is($waiter->query("SELECT zk_try_lock('timed', '10ms')"), 'f', 'a cancel at the same time as a timeout does not end the next statement');
+	is($waiter->query('SELECT count(*) FROM zk_held_locks'), '0', 'a cancel at the same time as a timeout leaves nothing held');
 	$_->quit for $holder, $waiter;
 }
 

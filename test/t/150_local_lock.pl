@@ -75,9 +75,9 @@ my ($name, $computed) = qw(invoices.of.the.customer otherlX0eA_MBQj__.YZEbZi);
 is($here->safe_psql('postgres', "SELECT hashtextextended('$name', 0) = hashtextextended('$computed', 0)"),
 	't', 'two names with the same hash of PostgreSQL');
 $holder->query_ok("BEGIN; SELECT zk_lock('$computed'), zk_fence('$computed')");
-works($waiter, "SELECT zk_try_lock('$name')", 't', '... are two locks on one server');
+works($waiter, "SELECT zk_try_lock('$name')", 't', 'two names with the same hash are two locks on one server');
 $waiter->query_ok("SET lock_timeout = '1ms'");
-works($waiter, "SELECT zk_fence('$name') IS NOT NULL", 't', '... and two fences');
+works($waiter, "SELECT zk_fence('$name') IS NOT NULL", 't', 'two names with the same hash are two fences');
 $waiter->query_ok("RESET lock_timeout; SELECT zk_unlock('$name')");
 $holder->query_ok("ROLLBACK; SELECT zk_unlock('$computed')");
 
@@ -174,9 +174,9 @@ all_is_clean('queue behind pg_advisory_unlock_all()');
 $_->query_ok("SELECT zk_lock_shared('x')") for $holder, $reader;
 $holder->query_ok("SET lock_timeout = '1ms'");
 works($holder, "SELECT zk_try_lock('x')", 'f', 'an attempt to upgrade returns false under a short lock_timeout');
-works($holder, "SELECT current_setting('lock_timeout')", '1ms', '... which still applies');
+works($holder, "SELECT current_setting('lock_timeout')", '1ms', 'a short lock_timeout still applies after the attempt');
 $holder->query("SELECT zk_lock('x')");
-is($holder->sqlstate, '55P03', '... to a wait');
+is($holder->sqlstate, '55P03', 'a short lock_timeout still applies to a wait');
 $holder->query_ok('RESET lock_timeout');
 $_->query_ok("SELECT zk_unlock_shared('x')") for $holder, $reader;
 all_is_clean('an attempt to upgrade');
@@ -215,6 +215,6 @@ works($waiter, "SELECT zk_try_lock('x')", 'f', 'the held lock is refused to anot
 $waiter->reconnect('zklock.root' => '/other');
 works($waiter, "SELECT zk_try_lock('x')", 't', 'the lock of the same name below another root is free');
 $reader->reconnect('zklock.connect_string' => $zk->connect_string . '/elsewhere');
-works($reader, "SELECT zk_try_lock('x')", 't', '... and in another ensemble');
+works($reader, "SELECT zk_try_lock('x')", 't', 'the lock of the same name in another ensemble is free');
 
 done_testing();

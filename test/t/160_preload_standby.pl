@@ -163,7 +163,7 @@ for my $call ("zk_lock('x')", "zk_try_lock('x', '1 h')")
 	$primary->safe_psql('postgres', 'BEGIN; LOCK TABLE conflict; SELECT pg_switch_wal(); COMMIT');
 	failed_with($conflicting, '40001', "a conflict with recovery cancels $call", hint => 0, like => qr/conflict with recovery/);
 	$conflicting->query_ok('ROLLBACK');
-	is($conflicting->query("SELECT zk_try_lock('x', '10ms')"), 'f', '... and the session goes on');
+	is($conflicting->query("SELECT zk_try_lock('x', '10ms')"), 'f', 'the session goes on after a conflict with recovery');
 	$conflicting->quit;
 }
 
@@ -266,7 +266,7 @@ for my $place ('CREATE EXTENSION', 'LOAD', 'session_preload_libraries', 'a call'
 	{
 		my (undef, $warning) = $s->query('CREATE EXTENSION zklock');
 		is($s->sqlstate, '00000', 'CREATE EXTENSION succeeds without shared_preload_libraries');
-		like($warning, qr/WARNING:.*HINT:.*shared_preload_libraries = 'zklock'/s, '... with a warning that has the line to write');
+		like($warning, qr/WARNING:.*HINT:.*shared_preload_libraries = 'zklock'/s, 'the warning of DROP EXTENSION has the line to write');
 	}
 	my @calls = split /\n/, $s->query(<<'SQL');
 SELECT format('SELECT %I(%s)', proname, (SELECT string_agg(

@@ -173,11 +173,11 @@ for my $answers (0 .. 6)
 	$proxy->limit_answers(1);
 	is($s->wait_result, 'f',
 		'a timed attempt without a session and without an ensemble ends after its timeout');
-	is($s->error, '', '... and returns false without an error');
+	is($s->error, '', 'the attempt returns false without an error');
 	$proxy->disarm->cut;
 	$holder->query_ok('SELECT zk_unlock_all()');
 	works($s, "SELECT zk_try_lock('timed', '10s'), zk_unlock('timed')",
-		't|t', '... and the session can lock again');
+		't|t', 'the session can lock again after the attempt');
 	$_->quit for $s, $holder;
 	nothing_left($zkc, 'the timed attempt leaves no node');
 }

@@ -47,7 +47,7 @@ for my $closed (1, 2, 3, 5, 64)
 		my $s = session_with($node, connect_string => $servers);
 		works($s, "SELECT zk_lock('twice') > 0", 't', 'a server is found that the connect string has twice');
 		$proxy->cut;
-		works($s, "SELECT zk_lock('again') > 0", 't', '... and found again');
+		works($s, "SELECT zk_lock('again') > 0", 't', 'a server that the connect string has twice is found again');
 		$s->quit;
 	}
 }
@@ -73,7 +73,7 @@ for my $closed (1, 2, 3, 5, 64)
 		}
 		$proxy->cut;
 		works($_, "SELECT zk_lock('second ' || pg_backend_pid()) > 0", 't',
-			"... and finds its server again after a lost connection")
+			"a session finds its server again after a lost connection")
 		  for @sessions;
 		$_->quit for @sessions;
 	}
@@ -88,7 +88,7 @@ for my $closed (1, 2, 3, 5, 64)
 		fails_with($s, "SELECT zk_lock('none')", '08001', "no server can $what");
 		wait_for_log($node,
 			qr/ZooKeeper client: the server at $servers{$what} did not answer within 3000 ms$/m, $log);
-		unlike(slurp_file($node->logfile, $log), qr/errno=/, '... as the server log says');
+		unlike(slurp_file($node->logfile, $log), qr/errno=/, 'the server log shows no errno');
 		$s->quit;
 	}
 	$silent->stop;
@@ -106,7 +106,7 @@ for my $closed (1, 2, 3, 5, 64)
 		my $left = $s->query('SELECT server FROM zk_session()');
 		$_->cut for grep { $_->connect_string eq $left } @proxies;
 		works($s, "SELECT zk_lock('then') > 0", 't', 'a session reconnects');
-		isnt($s->query('SELECT server FROM zk_session()'), $left, '... to another server');
+		isnt($s->query('SELECT server FROM zk_session()'), $left, 'a session reconnects to another server');
 		$s->quit;
 	}
 

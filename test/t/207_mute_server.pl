@@ -44,7 +44,7 @@ sleep MUTE;
 $proxy->retarget($zk->connect_string);
 wait_state($_, 'connected') for @holders;
 is_deeply([ map { zk_session_id($_) } @holders ], \@ids, 'the sessions reconnect');
-works($_, 'SELECT count(*) FROM zk_held_locks', '1', '... and hold their locks') for @holders;
+works($_, 'SELECT count(*) FROM zk_held_locks', '1', 'the sessions hold their locks after they reconnect') for @holders;
 
 $_->quit for @holders;
 
@@ -57,6 +57,6 @@ $faults->arm(fault => 'cut_after', op => 'getChildren', path => 'fresh');
 $faults->arm(fault => 'swallow_request', op => 'connect', nth => 2);
 $fresh->query_ok("SELECT zk_lock('fresh')");
 works($fresh, "SELECT zk_lock('next') > 0", 't', 'a lock without a proof is not lost');
-is($faults->hits, 2, '... although the server did not answer');
+is($faults->hits, 2, 'the lock was kept although the server did not answer');
 
 done_testing();

@@ -50,7 +50,7 @@ sub caller_with
 		$proxy->arm(fault => 'silence');
 		fails_with($s, $calls{$call}, '08006', "silent server, $call: no answer for ensemble_timeout is an error",
 			like => qr/ensemble does not answer.*DETAIL:  The server at 127\.0\.0\.1:\d+ did not answer within 500 ms/s);
-		works($s, 'SELECT state FROM zk_session()', 'connected', '... before the connection counts as lost');
+		works($s, 'SELECT state FROM zk_session()', 'connected', 'the error comes before the connection counts as lost');
 		$proxy->disarm;
 		$s->drop;
 	}
@@ -63,10 +63,10 @@ sub caller_with
 	$proxy->arm(fault => 'lose_answer', op => 'getChildren', path => 'dies', every => 1);
 	fails_with($s, "SELECT zk_lock('dies')", '08006',
 		'connections that die of the same request again and again are no progress');
-	cmp_ok($proxy->hits - $hits, '>', 1, '... the session had connected again');
-	cmp_ok($proxy->hits - $hits, '<', 15, '... with pauses');
+	cmp_ok($proxy->hits - $hits, '>', 1, 'the session had connected again');
+	cmp_ok($proxy->hits - $hits, '<', 15, 'the session connected again with pauses');
 	$proxy->disarm;
-	works($s, "SELECT zk_unlock('dies') FROM zk_lock('dies')", 't', '... and the session works afterwards');
+	works($s, "SELECT zk_unlock('dies') FROM zk_lock('dies')", 't', 'the session works after connections without progress');
 	$s->quit;
 }
 
@@ -91,7 +91,7 @@ sub caller_with
 	my $new = session($node);
 	$new->reconnect('zklock.ensemble_timeout' => '1h', 'zklock.connect_string' => '127.0.0.1:' . free_port(),
 		statement_timeout => '20s');
-	fails_with($new, "SELECT zk_try_lock('timed', '1s')", '08001', '... or for a session');
+	fails_with($new, "SELECT zk_try_lock('timed', '1s')", '08001', 'an attempt does not wait longer than its timeout for a session');
 	$new->reconnect('zklock.connect_string' => $proxy->connect_string);
 	works($new, "SELECT zk_try_lock('timed', '1ms')", 't', 'a short timeout does not end an attempt that nothing blocks');
 	$new->quit;
@@ -117,7 +117,7 @@ sub caller_with
 	ok(!$s->finished, 'a wait for another holder goes on while the connection is lost');
 	$cut->accept;
 	$holder->query_ok(q(SELECT zk_unlock('held')));
-	like($s->wait_result, qr/^\d+$/, '... and gets the lock afterwards');
+	like($s->wait_result, qr/^\d+$/, 'a wait over a lost connection gets the lock afterwards');
 
 	# A permit: the mutex of the semaphore is held, so the attempt waits for it.
 	$s->query_ok("SET zklock.ensemble_timeout = '20s'");

@@ -37,7 +37,7 @@ sub outage
 $proxy->refuse;
 my $s = session($node);
 outage($s, 'first', sub { sleep 2 }, 'a session connects after a failed attempt');
-works($s, 'SELECT session_timeout FROM zk_session()', '00:40:00', '... whose session timeout is long');
+works($s, 'SELECT session_timeout FROM zk_session()', '00:40:00', 'a session whose session timeout is long connects');
 my $id = zk_session_id($s);
 
 # All sessions of a server lose their connections at once.
@@ -46,7 +46,7 @@ $proxy->cut;
 works($s, "SELECT zk_lock('lost') > 0", 't', 'a session connects again after a lost connection');
 $s->query_ok('SELECT pg_sleep(1.1)');
 $proxy->cut(refuse => 1);
-outage($s, 'refused', sub { sleep 2 }, '... also after a failed attempt');
+outage($s, 'refused', sub { sleep 2 }, 'a session connects again also after a failed attempt');
 
 # A server without a leader closes the connection at once.
 my $closing = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 64) or die "listen: $!";
@@ -66,7 +66,7 @@ if ($pid == 0)
 $s->query_ok('SELECT pg_sleep(1.1)');
 $proxy->retarget("127.0.0.1:$port");
 $proxy->cut;
-outage($s, 'closed', sub { readline $closed }, '... and after a server without a leader');
+outage($s, 'closed', sub { readline $closed }, 'a session connects again after a server without a leader');
 kill 'KILL', $pid;
 waitpid($pid, 0);
 

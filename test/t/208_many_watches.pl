@@ -36,7 +36,7 @@ sub reconnect
 	my $before = zk_session_id($s);
 	$proxy->cut;
 	works($s, "SELECT zk_try_lock('after', '30s'), zk_unlock('after')", 't|t', "a session with $what connects again");
-	is(zk_session_id($s), $before, '... as the same session');
+	is(zk_session_id($s), $before, "a session with $what connects again as the same session");
 	return;
 }
 
@@ -51,7 +51,7 @@ wait_until('the watches of waits', sub {
 		return watches() > $held + $n;
 	});
 reconnect($s, 'watches of waits that were given up');
-works($s, "SELECT zk_unlock('mine')", 't', '... and has its lock');
+works($s, "SELECT zk_unlock('mine')", 't', 'the session has its lock after it connects again');
 $s->quit;
 $holder->query_ok('SELECT zk_unlock_all()');
 $holder->quit;
@@ -65,6 +65,6 @@ wait_until('the watches of holds', sub { watches() >= $none + $n });
 reconnect($s, 'watches of its locks');
 wait_until('the watches of holds, again', sub { watches() >= $none + $n });
 pass('all its locks are watched again');
-works($s, "SELECT count(*) FROM ($names) AS n WHERE zk_unlock(name)", $n, '... and held');
+works($s, "SELECT count(*) FROM ($names) AS n WHERE zk_unlock(name)", $n, 'the locks are held after the session connects again');
 
 done_testing();

@@ -208,7 +208,7 @@ for my $begin (sort keys %undo)
 		  . 'LOOP END LOOP; END $$');
 	lose($id);
 	failed_with($s, '40001', 'a loss ends a statement that catches the cancel', like => qr/"idle"/);
-	works($s, 'SELECT 1', '1', '... and not the next statement');
+	works($s, 'SELECT 1', '1', 'a loss does not end the statement after the one that catches the cancel');
 	$s->quit;
 }
 

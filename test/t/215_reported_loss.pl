@@ -169,8 +169,8 @@ for my $command ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	$node->safe_psql('postgres', 'SELECT zk_stat_reset()');
 	works($s, $command, '', "$command releases a lost lock without an error");
 	works($s, 'SELECT 1', '1', 'the loss is not reported afterwards');
-	is($node->safe_psql('postgres', 'SELECT locks_lost FROM zk_stat'), '1', '... but counted');
-	fails_with($s, 'COMMIT', '40001', '... and the commit is refused', like => qr/Affected: "unneeded"/)
+	is($node->safe_psql('postgres', 'SELECT locks_lost FROM zk_stat'), '1', 'the loss is counted');
+	fails_with($s, 'COMMIT', '40001', 'the commit after the loss is refused', like => qr/Affected: "unneeded"/)
 		if $command =~ /TO/;
 	$s->quit;
 }
@@ -187,7 +187,7 @@ for my $command ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	remove_by_hand($_) for qw(first second);
 	wait_until('the deletes after the losses', sub { requests_of($zk, $id) >= $requests + 6 });
 	works($s, 'ROLLBACK TO before', '', 'ROLLBACK TO releases two lost locks');
-	fails_with($s, 'COMMIT', '40001', '... and the refused commit counts both, and nothing else',
+	fails_with($s, 'COMMIT', '40001', 'the refused commit counts both losses, and nothing else',
 		like => qr/Affected: "(?:first|second)" and 1 other\./);
 	$s->quit;
 }
@@ -251,7 +251,7 @@ for my $case ([ 'LATIN1', '%E2%82%AC' ], [ 'UTF8', "\xe2\x82\xac" ])
 	$s->query_ok("SET client_encoding = 'LATIN1'; SET lock_timeout = '10ms'");
 	fails_with($s, 'SAVEPOINT s; SELECT zk_lock(chr(8364))', '55P03', 'lock_timeout with another client_encoding', hint => 0);
 	$s->query_ok('ROLLBACK TO s');
-	fails_with($s, q(PREPARE TRANSACTION 'p'), '0A000', '... and PREPARE TRANSACTION', like => qr/"%E2%82%AC"/);
+	fails_with($s, q(PREPARE TRANSACTION 'p'), '0A000', 'PREPARE TRANSACTION names the lock in another client_encoding', like => qr/"%E2%82%AC"/);
 	$s->quit;
 }
 $gate->quit;

@@ -139,8 +139,8 @@ SQL
 		return $still eq 'active';
 	});
 	is_deeply(\@states, ['00000'], 'a loss does not cancel the ROLLBACK of a failed transaction');
-	is($state, '40001', '... the next statement reports the loss');
-	is_deeply([ $p->query('SELECT 1') ], ['00000'], '... once');
+	is($state, '40001', 'the statement after the ROLLBACK reports the loss');
+	is_deeply([ $p->query('SELECT 1') ], ['00000'], 'the loss that the ROLLBACK met is reported once');
 	$observer->quit;
 }
 
@@ -166,9 +166,9 @@ SQL
 		return 0;
 	});
 	is_deeply(\@states, ['57014'], 'the cancel of a ROLLBACK by a user is not reported as a loss');
-	is_deeply([ $p->query('ROLLBACK') ], ['00000'], '... and the next ROLLBACK succeeds');
-	is_deeply([ $p->query('SELECT 1') ], ['40001'], '... and the next statement reports the loss');
-	is_deeply([ $p->query('SELECT 1') ], ['00000'], '... once');
+	is_deeply([ $p->query('ROLLBACK') ], ['00000'], 'the next ROLLBACK after a cancelled one succeeds');
+	is_deeply([ $p->query('SELECT 1') ], ['40001'], 'the statement after a cancelled ROLLBACK reports the loss');
+	is_deeply([ $p->query('SELECT 1') ], ['00000'], 'the loss that the cancelled ROLLBACK met is reported once');
 	$observer->quit;
 }
 

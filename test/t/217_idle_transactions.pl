@@ -49,7 +49,7 @@ for my $reason (sort keys %reasons)
 	$act->();
 	fails_with($s, 'SELECT 1', '40001', "after $reason the next statement reports the loss",
 		like => qr/lock "idle" was lost/);
-	works($s, "SELECT 'this'", 'this', '... once, and the connection stays open');
+	works($s, "SELECT 'this'", 'this', "after $reason the loss is reported once, and the connection stays open");
 	$s->quit;
 }
 

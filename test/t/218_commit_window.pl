@@ -76,11 +76,11 @@ for my $how ('by expiry', 'by hand')
 	failed_with($s, '57014', "a loss $how ends the wait in the queue of NOTIFY", hint => 0);
 	like(slurp_file($here->logfile, $offset),
 		qr/LOG:  lock "notify" was lost, and the transaction that held it was rolled back/,
-		'... the log names the lock');
-	ok(!$first->finished, '... before the other commit ends');
-	is(rows_with($here, 'notify'), 0, '... and the transaction is not committed');
-	is(counted(), '1|1', '... and the loss is counted');
-	works($s, 'SELECT count(*) FROM zk_held_locks', '0', '... and nothing is held or reported any more');
+		"a loss $how: the log names the lock");
+	ok(!$first->finished, "a loss $how: the commit ends before the other commit does");
+	is(rows_with($here, 'notify'), 0, "a loss $how: the transaction is not committed");
+	is(counted(), '1|1', "a loss $how: the loss is counted");
+	works($s, 'SELECT count(*) FROM zk_held_locks', '0', "a loss $how: nothing is held or reported any more");
 	$proxy->accept if $how eq 'by expiry';
 	standby('');
 	$first->wait_result;
@@ -113,23 +113,23 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 		'SyncRep', "$end goes on waiting for its standby after a loss");
 	standby('');
 	$s->wait_result;
-	ok($s->ok && $s->error eq '', '... and succeeds, without a warning') or diag($s->error);
+	ok($s->ok && $s->error eq '', "$end succeeds after its wait, without a warning") or diag($s->error);
 	my $log = slurp_file($here->logfile, $offset);
 	if ($level eq 'transaction')
 	{
 		like($log, qr/LOG:  lock "late" was lost while a transaction that held it was being committed/,
-			'... the loss is logged');
-		is(counted(), '1|0', '... and counted');
-		works($s, 'SELECT 1', '1', '... and the next statement succeeds');
+			"the loss during $end is logged");
+		is(counted(), '1|0', "the loss during $end is counted");
+		works($s, 'SELECT 1', '1', "the statement after $end succeeds");
 	}
 	else
 	{
-		like($log, qr/LOG:  lock "late" was lost while/, '... the loss is logged')
+		like($log, qr/LOG:  lock "late" was lost while/, "the loss during $end is logged")
 		  unless $end =~ /^COMMIT P/;
-		fails_with($s, 'SELECT 1', '40001', '... the next statement reports the loss',
+		fails_with($s, 'SELECT 1', '40001', "the statement after $end reports the loss",
 			like => qr/"late"/);
-		is(counted(), '1|0', '... the loss is counted');
-		works($s, 'SELECT 1', '1', '... and reported once');
+		is(counted(), '1|0', "the loss during $end is counted");
+		works($s, 'SELECT 1', '1', "the loss during $end is reported once");
 	}
 	standby('nobody');
 	$s->quit;
@@ -148,7 +148,7 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 	$s->wait_result;
 	ok($s->ok, 'a late loss of a lock whose name the client cannot read does not end the commit')
 	  or diag($s->error);
-	is(rows_with($here, 'euro'), 1, '... and the row is there');
+	is(rows_with($here, 'euro'), 1, 'the row of a commit with a late loss is there');
 	$s->quit;
 }
 
@@ -189,11 +189,11 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 	# The commit waits for an answer as long as the session timeout.
 	failed_with($s, '40001', 'an answer that arrives after the lease does not confirm a commit',
 		like => time < $began + 4 ? qr/lock "held" was lost/ : qr/"held"/);
-	is($node->safe_psql('postgres', "SELECT count(*) FROM t WHERE v = 'held'"), 0, '... and leaves no row');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM t WHERE v = 'held'"), 0, 'a commit whose answer came too late leaves no row');
 	$kept->wait_result;
 	my $sent = grep { $_->{op} eq 'getData' && "@{ $_->{paths} }" =~ m{/kept/} } $proxy->record;
-	ok(!$kept->ok || $sent > 1, '... and a lock that is still held is checked again')
-	  or diag("checks: $sent");
+	if ($kept->ok) { cmp_ok($sent, '>', 1, 'a lock that is still held is checked again before its commit') }
+	else { is($kept->sqlstate, '40001', 'a lock that is still held is not confirmed in time') }
 	$_->quit for $s, $kept, $next;
 	$proxy->disarm;
 
@@ -225,7 +225,7 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 	fails_with($s, "PREPARE TRANSACTION 'p'", '40001', 'PREPARE is refused like COMMIT',
 		like => qr/"prepared"/);
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_prepared_xacts'), 0,
-		'... and no transaction is prepared');
+		'PREPARE that is refused leaves no prepared transaction');
 	$s->quit;
 	$node->stop;
 }

@@ -110,7 +110,7 @@ for my $kind ([ 'BEGIN; NOTIFY c', "SELECT zk_unlock('gone')", 'COMMIT' ],
 	$zk->pause;
 	fails_with($s, "SELECT zk_unlock('gone')", '40001', 'a statement that only releases its lock needs the proof, too',
 		like => qr/"gone"/);
-	works($s, "SELECT zk_unlock('gone')", 'f', '... and the lock is released');
+	works($s, "SELECT zk_unlock('gone')", 'f', 'the lock of a statement that only releases is released');
 	$zk->resume;
 	nothing_left($zkc, 'a release during a silence leaves no node');
 }
@@ -126,9 +126,9 @@ for my $release ('EXECUTE release', 'CALL release()', 'DO \'BEGIN CALL release()
 	$zk->pause;
 	fails_with($s, $release, '57014', "a release needs the proof: $release", hint => 0);
 	$s->query_ok('SET zklock.commit_check = off');
-	works($s, 'SELECT count(*) FROM zk_held_locks', 0, '... and the lock is released');
+	works($s, 'SELECT count(*) FROM zk_held_locks', 0, "a release without the proof has released the lock: $release");
 	$zk->resume;
-	nothing_left($zkc, '... and leaves no node');
+	nothing_left($zkc, "a release without the proof leaves no node: $release");
 	$s->quit;
 }
 {
@@ -216,7 +216,7 @@ for my $release ('EXECUTE release', 'CALL release()', 'DO \'BEGIN CALL release()
 	$proxy->release;
 	failed_with($s, '40001', 'the check of a cancelled commit does not confirm the next commit',
 		like => qr/"between"/);
-	is(rows_with($node, 'between'), 0, '... and no row is left');
+	is(rows_with($node, 'between'), 0, 'no row of the cancelled commit is left');
 	$s->quit;
 	$proxy->stop;
 }
@@ -244,10 +244,10 @@ SQL
 	$gate->query_ok('SELECT pg_advisory_unlock(1)');
 	failed_with($s, '40001', 'a silent ensemble does not confirm a COMMIT in a procedure',
 		like => qr/"silent"/);
-	is(rows_with($node, 'after'), 0, '... and the procedure does not go on');
+	is(rows_with($node, 'after'), 0, 'the procedure whose COMMIT is not confirmed does not go on');
 	$zk->resume;
-	works($s, 'SELECT count(*) FROM zk_held_locks', 0, '... and the lock is released');
-	nothing_left($zkc, '... and no node is left');
+	works($s, 'SELECT count(*) FROM zk_held_locks', 0, 'the lock of the procedure is released');
+	nothing_left($zkc, 'a COMMIT in a procedure with a silent ensemble: no node is left');
 	$_->quit for $s, $gate;
 }
 
@@ -265,7 +265,7 @@ SQL
 		like => qr/"silent"/);
 	$zk->resume;
 	$_->quit for $s, $gate;
-	nothing_left($zkc, '... and no node is left');
+	nothing_left($zkc, 'the first statement with a silent ensemble: no node is left');
 }
 
 # PostgreSQL disables statement_timeout before it commits, so zklock must apply it.
@@ -280,10 +280,10 @@ for my $begin ('', 'BEGIN')
 	fails_with($s, $begin ? 'COMMIT' : $timed, '57014',
 		'statement_timeout ends the check of ' . ($begin ? 'COMMIT' : 'an implicit commit'),
 		like => qr/due to statement timeout/, hint => 0);
-	is(rows_with($node, 'timed'), 0, '... and leaves no row');
+	is(rows_with($node, 'timed'), 0, 'an implicit commit whose check times out leaves no row');
 	$zk->resume;
 	$s->query_ok('RESET statement_timeout');
-	works($s, "INSERT INTO t VALUES ('after timeout')", '', '... and the next statement succeeds');
+	works($s, "INSERT INTO t VALUES ('after timeout')", '', 'the statement after the implicit commit succeeds');
 	$s->quit;
 }
 nothing_left($zkc, 'commits that timed out leave no node');
@@ -301,7 +301,7 @@ for my $running ('', '1h')
 		  . ($running ? 'which has another one' : 'which has none'));
 	$s->quit;
 }
-is(rows_with($node, 'changed'), 2, '... and both commits have succeeded');
+is(rows_with($node, 'changed'), 2, 'both commits with a changed statement_timeout have succeeded');
 
 # The timer of the check ends with the check: the next statement of the same message has a
 # timer of its own.
@@ -313,7 +313,7 @@ is(rows_with($node, 'changed'), 2, '... and both commits have succeeded');
 		'after a commit with a check statement_timeout ends the next statement',
 		like => qr/due to statement timeout/, hint => 0);
 	$s->quit;
-	is(rows_with($node, 'timer'), 1, '... and the commit has succeeded');
+	is(rows_with($node, 'timer'), 1, 'the commit before the statement that timed out has succeeded');
 }
 # The node of a lock is removed by hand.
 for my $level (qw(transaction session))

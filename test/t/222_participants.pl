@@ -228,7 +228,7 @@ sub nothing_sent
 	$listener->query("NOTIFY c, 'last'");
 	return is("@{[ $listener->notifications ]} "
 		  . $node->safe_psql('remote', 'SELECT count(*) FROM there'),
-		'last 0', '... no notification is sent, and no remote row is written');
+		'last 0', 'no notification is sent, and no remote row is written');
 }
 
 sub fast_path
@@ -240,9 +240,9 @@ sub fast_path
 	is(join(' ', $p->call($notify, 'c', 'x')->until_ready), '00000 40001',
 		'a loss refuses the commit of a fast-path call');
 	nothing_sent();
-	is(join(' ', $p->call($notify, 'c', 'again')->until_ready), '00000', '... once');
+	is(join(' ', $p->call($notify, 'c', 'again')->until_ready), '00000', 'the loss in a fast-path call is reported once');
 	$listener->query('SELECT 1');
-	is(join(' ', $listener->notifications), 'again', '... and the next call succeeds');
+	is(join(' ', $listener->notifications), 'again', 'the fast-path call after a loss succeeds');
 
 	# The last transaction of VACUUM goes on until Sync.
 	$p->query("SELECT zk_lock('lost')");

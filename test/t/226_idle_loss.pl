@@ -99,7 +99,7 @@ sub zk_session_id_of
 	my $began = time;
 	wait_until('more than the time between two signals of a loss', sub { time > $began + 1.3 });
 	is($runs->() - $before, 1, 'an idle session runs one transaction for a loss');
-	fails_with($s, 'SELECT 1', '40001', '... and reports the loss then');
+	fails_with($s, 'SELECT 1', '40001', 'an idle session reports the loss in its next transaction');
 	$waiter->query_ok("SELECT zk_unlock('idle')");
 	$_->quit for $s, $waiter;
 }
@@ -121,7 +121,7 @@ sub zk_session_id_of
 		return time > $since + 1.3;
 	});
 	pass('an idle session that has an unreported loss is not woken twice a second');
-	fails_with($s, 'SELECT 1', '40001', '... its next statement reports the loss');
+	fails_with($s, 'SELECT 1', '40001', 'the next statement of an idle session reports the loss');
 	$s->quit;
 }
 
@@ -137,7 +137,7 @@ sub zk_session_id_of
 	lose_lock($zk, $zkc, 'idle', $id);
 	$s->query_ok('ROLLBACK');
 	like($waiter->wait_result, qr/^\d+$/, 'a loss in a failed transaction: after its ROLLBACK a waiter of the same server is granted the lock');
-	fails_with($s, 'SELECT 1', '40001', '... and the next statement reports the loss');
+	fails_with($s, 'SELECT 1', '40001', 'the statement after the ROLLBACK reports the loss');
 	$waiter->query_ok("SELECT zk_unlock('idle')");
 	$_->quit for $s, $waiter;
 }

@@ -93,7 +93,7 @@ for my $rest (sort keys %rest)
 	my $ended = eval { wait_until('the end of the statement', sub { $s->finished }); 1 };
 	$s->cancel if !$ended;
 	failed_with($s, '40001', "a loss that is noticed after the question cancels $rest", like => qr/"x"/);
-	works($s, 'SELECT count(*) FROM zk_held_locks', '0', '... and is reported once');
+	works($s, 'SELECT count(*) FROM zk_held_locks', '0', "a loss that cancels $rest is reported once");
 	$s->quit;
 }
 
@@ -102,8 +102,8 @@ for my $rest (sort keys %rest)
 	$s->query_ok("SELECT zk_lock('x')");
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('lost')");
 	lose_during($s, 'x', 'COMMIT');
-	failed_with($s, '40001', '... refuses a commit', like => qr/"x"/);
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, '... which has no effect');
+	failed_with($s, '40001', 'a loss that is noticed after the question refuses a commit', like => qr/"x"/);
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), 0, 'the refused commit has no effect');
 	$s->quit;
 }
 
@@ -113,9 +113,9 @@ for my $rest (sort keys %rest)
 	$s->query_ok("BEGIN; INSERT INTO t VALUES ('lost')");
 	lose_during($s, 'x', "SELECT zk_unlock('x'), pg_sleep(0.01)");
 	$s->wait_result;
-	ok($s->ok, '... cancels no statement that releases the lock') or diag($s->error);
-	works($s, 'SELECT pg_sleep(0.01)', '', '... nor the next one');
-	fails_with($s, 'COMMIT', '40001', '... but the commit is refused', like => qr/"x"/);
+	ok($s->ok, 'a statement that releases the lock is not cancelled') or diag($s->error);
+	works($s, 'SELECT pg_sleep(0.01)', '', 'the statement after the release is not cancelled');
+	fails_with($s, 'COMMIT', '40001', 'the commit after the release is refused', like => qr/"x"/);
 	$s->quit;
 }
 

@@ -33,7 +33,7 @@ $proxy->release;
 wait_zk_children($zkc, '/zklock/locks/late', 2);
 ok(!$s->finished, 'the first session queues again, behind the second one');
 $t->query_ok('COMMIT');
-cmp_ok($s->wait_result, '>', $later, '... and its token is greater');
+cmp_ok($s->wait_result, '>', $later, 'the token of the session that queues again is greater');
 $s->query_ok('COMMIT');
 $proxy->disarm;
 done_testing();

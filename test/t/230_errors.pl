@@ -239,14 +239,14 @@ for my $open (sort keys %open_acl)
 	works($s, "SELECT zk_try_lock('x')", 't', "a lock below $root can be acquired");
 	if ($open eq 'none')
 	{
-		is($s->error, '', '... no znode is open: no warning');
+		is($s->error, '', "below $root no znode is open: no warning");
 		next;
 	}
 	like($s->error, qr/WARNING:.*can be changed by others.*^HINT:.*setAcl -R PATH auth::cdrwa,world:anyone:r/ms,
 		"... \"$root$open\" is open: a warning that names the command");
 	works($s, "SELECT zk_unlock('x'), zk_try_acquire_permit('x', 1), zk_release_permit('x')", 't|t|t',
-		'... the next lock and a permit can be acquired');
-	is($s->error, '', '... without a second warning');
+		"the next lock and a permit can be acquired below $root");
+	is($s->error, '', 'the lock and the permit are acquired without a second warning');
 }
 
 # The number of locks of a session. Refused names are not requested from the ensemble.

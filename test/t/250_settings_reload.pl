@@ -78,20 +78,20 @@ for my $setting ('root', 'connect_string', 'session_timeout', 'node_names', 'max
 	$holding->query_ok("SELECT zk_lock('held')");
 	my %id = map { $_ => zk_session_id($_) } $idle, $holding;
 	change($setting, $new{$setting}, $idle, $holding, $unused);
-	is_deeply(shown(my $later = session($node), $setting), [ ($new{$setting}) x 2, '' ], '... a new session shows the new value');
+	is_deeply(shown(my $later = session($node), $setting), [ ($new{$setting}) x 2, '' ], "$setting: a new session shows the new value");
 	$later->quit;
 	$id{$unused} = $unused->query("SELECT zk_lock('first'), zk_unlock('first')") && zk_session_id($unused);
 	for my $s ($idle, $holding, $unused)
 	{
 		my $what = $s == $idle ? 'holds nothing' : $s == $holding ? 'holds a lock' : 'uses the ensemble after the reload';
-		is_deeply(shown($s, $setting), $as_before, "... a session that $what shows the former value");
+		is_deeply(shown($s, $setting), $as_before, "$setting: a session that $what shows the former value");
 		works($s, "SELECT zk_try_lock('more' || pg_backend_pid())", 't', "$setting: a session that $what acquires its next lock");
-		is(zk_session_id($s), $id{$s}, '... in the same ZooKeeper session');
-		ok(has_node_in($zkc[0], $s, 'more' . $s->pid), '... in the same place');
+		is(zk_session_id($s), $id{$s}, "$setting: a session that $what stays in its ZooKeeper session");
+		ok(has_node_in($zkc[0], $s, 'more' . $s->pid), "$setting: a session that $what has its next lock in the same place");
 		$s->query_ok('SELECT zk_unlock_all()');
 		$zkc[0]->end_session(zk_session_id($s));
-		works($s, "SELECT zk_try_lock('again' || pg_backend_pid())", 't', '... and again in another ZooKeeper session');
-		ok(has_node_in($zkc[0], $s, 'again' . $s->pid), '... in the same place');
+		works($s, "SELECT zk_try_lock('again' || pg_backend_pid())", 't', "$setting: a session that $what locks again in another ZooKeeper session");
+		ok(has_node_in($zkc[0], $s, 'again' . $s->pid), "$setting: a session that $what has this lock in the same place");
 	}
 	$_->quit for $idle, $holding, $unused;
 	nothing_left($zkc[0], "$setting: no node is left");
@@ -133,9 +133,9 @@ for my $setting ('root', 'connect_string', 'session_timeout', 'node_names', 'max
 	my $s = session($node);
 	fails_with($s, q(SELECT zk_lock('x')), 'F0000', 'no ensemble is configured');
 	change('connect_string', $address[0], $s);
-	fails_with($s, q(SELECT zk_lock('x')), 'F0000', '... for a session from before the reload');
+	fails_with($s, q(SELECT zk_lock('x')), 'F0000', 'no ensemble is configured for a session from before the reload');
 	$s->reconnect;
-	works($s, q(SELECT zk_lock('x') > 0), 't', '... and for a new one there is');
+	works($s, q(SELECT zk_lock('x') > 0), 't', 'an ensemble is configured for a new session');
 	$s->quit;
 }
 

@@ -280,7 +280,7 @@ for my $check ('lease', 'always', 'off')
 	my $fresh = locker($node, commit_check => $check);
 	costs($fresh, ['BEGIN', "SELECT zk_xact_lock('a')", $work, 'COMMIT'],
 		'create2 getChildren delete', "a commit within the lease with commit_check = $check");
-	like(confirmation('a'), qr/^getData multi\b/, '... watches the lock before it sends a proof')
+	like(confirmation('a'), qr/^getData multi\b/, "with commit_check = $check the lock is watched before the proof is sent")
 	  if $check eq 'always';
 	$fresh->quit;
 }

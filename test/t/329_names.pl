@@ -44,7 +44,7 @@ sub survive
 	my @ids = map { zk_session_id($_) } @holders;
 	$break->();
 	works($_, "SELECT zk_lock('lock " . ++$locks . "') > 0", 't', $what) for @holders;
-	is_deeply([ map { zk_session_id($_) } @holders ], \@ids, '... and no session is lost');
+	is_deeply([ map { zk_session_id($_) } @holders ], \@ids, 'no session is lost while names resolve slowly');
 	return;
 }
 
@@ -82,7 +82,7 @@ wait_for_log($node, qr/ZooKeeper client: the name of server "zk3\.example" could
 	my $other = ZkLock::Proxy->start(target => $zk, address => '127.0.0.2', port => $port);
 	name_host_at('127.0.0.2', 'moved.example');
 	survive('a session reconnects to the new address of a name', sub { $proxy->cut(refuse => 1) }, @holders);
-	is($_->query('SELECT server FROM zk_session()'), "127.0.0.2:$port", '... which is shown') for @holders;
+	is($_->query('SELECT server FROM zk_session()'), "127.0.0.2:$port", 'the address of the session is shown') for @holders;
 	$_->quit for @holders;
 	$other->stop;
 	$proxy->accept;
@@ -135,8 +135,8 @@ sub threads { return scalar(() = glob '/proc/' . $_[0]->pid . '/task/*') }
 	my ($used, $other) = by_use($s);
 	$used->freeze;
 	works($s, "SELECT zk_lock('more') > 0", 't', 'a silent server is left in time');
-	works($s, 'SELECT server FROM zk_session()', $other->connect_string, '... for another one');
-	is(zk_session_id($s), $id, '... in the same session');
+	works($s, 'SELECT server FROM zk_session()', $other->connect_string, 'another server is taken in place of a silent one');
+	is(zk_session_id($s), $id, 'the session is the same with another server');
 	$used->thaw;
 	$s->quit;
 	$shim->heal('epoll');
@@ -152,7 +152,7 @@ sub threads { return scalar(() = glob '/proc/' . $_[0]->pid . '/task/*') }
 	name_host_at('127.0.0.2', 'moved.example');
 	$proxy->cut(refuse => 1);
 	works($s, "SELECT zk_lock('moved 2') > 0", 't', 'a session reconnects to a new address');
-	works($s, 'SELECT server FROM zk_session()', "127.0.0.2:$port", '... which is shown');
+	works($s, 'SELECT server FROM zk_session()', "127.0.0.2:$port", 'the new address is shown');
 	my $id = zk_session_id($s);
 	forget_hosts();
 	my $threads = threads($s);
@@ -160,7 +160,7 @@ sub threads { return scalar(() = glob '/proc/' . $_[0]->pid . '/task/*') }
 	wait_until('the old lookup to end', sub { threads($s) < $threads });
 	$moved->cut;
 	works($s, "SELECT zk_lock('moved 3') > 0", 't', 'the late answer to an old lookup does not replace the new address');
-	is(zk_session_id($s), $id, '... and no session is lost');
+	is(zk_session_id($s), $id, 'no session is lost by the late answer to an old lookup');
 	$s->quit;
 	$moved->stop;
 }

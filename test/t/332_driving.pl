@@ -68,7 +68,7 @@ sub still_holds
 {
 	my ($s, $what) = @_;
 	is($s->query('SELECT count(*) FROM zk_held_locks'), '1', "$what keeps its lock");
-	is(zk_session_id($s), $s->{zk}, '... and its session');
+	is(zk_session_id($s), $s->{zk}, "$what keeps its session");
 	$s->quit;
 	return;
 }
@@ -112,13 +112,13 @@ sub still_holds
 	sleep(2 * TIMEOUT);
 	$holder->query_ok("SELECT zk_unlock('flood')");
 	is($waiter->wait_result, 't', 'a backend that is signalled permanently is granted its lock');
-	is(zk_session_id($waiter), $waiter->{zk}, '... and keeps its session');
+	is(zk_session_id($waiter), $waiter->{zk}, 'a backend that is signalled permanently keeps its session');
 	$holder->query_ok("SELECT zk_lock('flood2')");
 	$waiter->query_async("SELECT zk_lock('flood2')");
 	wait_blocked($waiter);
 	$waiter->cancel;
 	$waiter->wait_result;
-	is($waiter->sqlstate, '57014', '... and can be cancelled');
+	is($waiter->sqlstate, '57014', 'a backend that is signalled permanently can be cancelled');
 	kill 'KILL', $flood;
 	waitpid $flood, 0;
 	$_->quit for $holder, $waiter;
@@ -141,8 +141,8 @@ sub still_holds
 	$until = time() + 30;
 	$change->() while !$waiter->finished && time() < $until;
 	ok($waiter->finished, 'a backend that receives messages permanently ends its wait after a cancel');
-	failed_with($waiter, '57014', '... with the error of a cancel', hint => 0);
-	is(zk_session_id($waiter), $waiter->{zk}, '... and keeps its session');
+	failed_with($waiter, '57014', 'the cancelled wait has the error of a cancel', hint => 0);
+	is(zk_session_id($waiter), $waiter->{zk}, 'a backend that receives messages permanently keeps its session');
 	note("$n changes");
 	$_->quit for $holder, $waiter;
 	$zkc->close;

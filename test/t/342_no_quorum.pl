@@ -41,11 +41,11 @@ my $other = session($others);
 works($other, "SELECT zk_lock('left') > 0",
 	't', 'the lock is free when there is a quorum again');
 unlike(expired(), qr/\Q$id\E/,
-	'... because its session was closed, not because it expired');
+	'the lock is free because its session was closed, not because it expired');
 $other->query_ok('SELECT zk_unlock_all()');
 
 # The session that lost the lock can lock in a new ZooKeeper session.
 works($holder, "SELECT zk_lock('left') > 0", 't', 'the former holder can lock again');
-isnt(zk_session_id($holder), $id, '... in another ZooKeeper session');
+isnt(zk_session_id($holder), $id, 'the former holder locks in another ZooKeeper session');
 
 done_testing();

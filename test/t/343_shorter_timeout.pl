@@ -42,7 +42,7 @@ $proxy->cut;
 wait_until('the shorter session timeout',
 	sub { $holder->query_ok('SELECT session_timeout FROM zk_session()') eq '00:00:08' });
 is(zk_session_id($holder), $id, 'a session is resumed with a shorter session timeout');
-works($holder, 'SELECT count(*) FROM zk_held_locks', '1', '... and keeps its lock');
+works($holder, 'SELECT count(*) FROM zk_held_locks', '1', 'a session that is resumed keeps its lock');
 
 $holder->query_async('SELECT pg_sleep(60)');
 $proxy->freeze;
@@ -57,7 +57,7 @@ wait_until(
 	pause => 0.005);
 $_->wait_result for $holder, $waiter;
 is($holder->sqlstate, '40001', 'the holder that is cut off then loses its lock');
-ok($waiter->ok, '... another session is granted it') || diag($waiter->error);
-cmp_ok($stopped, '<', $granted, '... and the holder has stopped before');
+ok($waiter->ok, 'another session is granted the lock of the holder that is cut off') || diag($waiter->error);
+cmp_ok($stopped, '<', $granted, 'the holder that is cut off has stopped before');
 
 done_testing();

@@ -66,7 +66,7 @@ for my $case ('first', 'second')
 		waitpid $holder, 0;
 		ok($ended, "the $case session of a backend: the loss ends the statement in time") || $s->cancel;
 		$s->wait_result;
-		is($s->sqlstate, '40001', '... with the error of the loss') || diag($s->error);
+		is($s->sqlstate, '40001', "the $case session of a backend: the statement ends with the error of the loss") || diag($s->error);
 	}
 	$s->quit;
 }

@@ -315,7 +315,7 @@ nothing_left($zkc, 'fencing leaves no node in the ensemble');
 	$later->query_ok("BEGIN; SELECT zk_xact_lock('prepared')");
 	$later->query_async("SELECT zk_fence('prepared') > 0");
 	wait_blocked_locally($later);
-	pass('... also after a crash of the server');
+	pass('a later holder also waits after a crash of the server');
 	$node->safe_psql('postgres', q(COMMIT PREPARED 'fence'));
 	is($later->wait_result, 't', 'the later holder fences after COMMIT PREPARED');
 	works($later, q(SELECT count(*) FROM t WHERE v = 'prepared'), '1', 'the later holder sees what was committed');

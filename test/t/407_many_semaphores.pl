@@ -34,24 +34,24 @@ sub fill
 		$n++;
 	}
 	is($s->sqlstate, '53400', 'a permit of one semaphore more is an error');
-	like($s->error, qr/^HINT:  Release/m, '... with a hint');
+	like($s->error, qr/^HINT:  Release/m, 'the error of one semaphore more has a hint');
 	$s->query_ok('ROLLBACK TO p');
 	$s->query_ok('COMMIT');
-	works($s, 'SELECT count(*) FROM zk_held_locks', $n, '... and the permits before it are held');
+	works($s, 'SELECT count(*) FROM zk_held_locks', $n, 'the permits before the error are held');
 	return $n;
 }
 
 my $s = session($node);
 my $room = fill($s);
 is($room, 64, 'a session has permits of 64 semaphores');
-works($s, "SELECT zk_try_acquire_permit('s1', 9), zk_try_acquire_permit('s64', 9)", 't|t', '... and can have more of each');
-works($s, "SELECT zk_try_lock('a lock')", 't', '... and locks');
+works($s, "SELECT zk_try_acquire_permit('s1', 9), zk_try_acquire_permit('s64', 9)", 't|t', 'a session with permits of 64 semaphores can have more of each');
+works($s, "SELECT zk_try_lock('a lock')", 't', 'a session with permits of 64 semaphores can have locks');
 my $other = session($node);
-works($other, "SELECT zk_try_acquire_permit('one more', 1)", 't', '... and other sessions have their own');
+works($other, "SELECT zk_try_acquire_permit('one more', 1)", 't', 'other sessions have permits of their own');
 $s->query_ok("SELECT zk_release_permit('s1')");
 fails_with($s, "SELECT zk_acquire_permit('one more', 2)", '53400', 'one of two permits leaves no room for another semaphore');
 $s->query_ok("SELECT zk_release_permit('s1')");
-works($s, "SELECT zk_try_acquire_permit('last', 1)", 't', '... the last one does');
+works($s, "SELECT zk_try_acquire_permit('last', 1)", 't', 'the last permit leaves room for another semaphore');
 $_->query_ok('SELECT zk_unlock_all()') for $s, $other;
 is(fill($s), $room, 'there is as much room after all were released');
 

@@ -233,12 +233,12 @@ my $id = $zkc->session_id;
 	my $shut = session_with($node_1, root => '/closed');
 	fails_with($shut, 'SELECT count(*) FROM zk_locks', '42501', 'the view fails if the root may not be read',
 		like => qr/could not read the locks of the ensemble/);
-	fails_with($dba, "SELECT count(*) FROM zk_locks_of('hidden')", '42501', '... or the only queue that is asked for');
+	fails_with($dba, "SELECT count(*) FROM zk_locks_of('hidden')", '42501', 'the view fails if the only queue that is asked for may not be read');
 	$zkc->create('/half/locks', makepath => 1);
 	$zkc->create('/half/locks/hidden', acl => $acl);
 	$shut->reconnect('zklock.root' => '/half');
 	works($shut, 'SELECT count(*) FROM zk_locks', '0', 'one queue that may not be read is no error, also if no lock is held');
-	like($shut->error, qr/WARNING:  could not read .*\n.*DETAIL:  .*: 1\.\n/, '... but a warning');
+	like($shut->error, qr/WARNING:  could not read .*\n.*DETAIL:  .*: 1\.\n/, 'one queue that may not be read is a warning');
 	$shut->reconnect('zklock.root' => '/none');
 	works($shut, 'SELECT count(*) FROM zk_locks', '0', 'the view is empty if the root does not exist');
 	is($shut->error, '', 'another missing root causes no warning');

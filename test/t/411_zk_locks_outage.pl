@@ -103,7 +103,7 @@ for my $op (qw(getChildren exists getData))
 	$zkc->delete($_) for @made;
 	$proxy->disarm->release;
 	is($s->wait_result, '5', "nodes that are removed before a $op are left out, and the others are shown");
-	is($s->error, '', '... without a warning');
+	is($s->error, '', "nodes that are removed before a $op cause no warning");
 	$s->quit;
 }
 

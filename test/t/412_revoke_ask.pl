@@ -150,13 +150,13 @@ fails_with($revoker, q(SELECT zk_revoke('')), '22023', 'the empty string is not 
 	my $foreign = foreign_node($zkc, '/zklock/locks/z', 'WRIT');
 	$proxy->arm(fault => 'lose_answer', op => 'setData');
 	works($s, "SELECT zk_revoke('z')", '1', 'a holder is counted although the answer was lost');
-	is($zkc->get($foreign)->{version}, 1, '... and gets no second request');
+	is($zkc->get($foreign)->{version}, 1, 'a holder whose answer was lost gets no second request');
 	$proxy->disarm;
 	my $plain = session($node_1, user => 'signaller');
 	works($plain, "SELECT zk_revoke('z')", '1', 'a holder whose release is requested already is counted');
-	is($zkc->get($foreign)->{version}, 1, '... and gets no second request from an ordinary role');
+	is($zkc->get($foreign)->{version}, 1, 'a holder gets no second request from an ordinary role');
 	works($s, "SELECT zk_revoke('z')", '1', 'a superuser may repeat the request');
-	is($zkc->get($foreign)->{version}, 2, '... which is sent');
+	is($zkc->get($foreign)->{version}, 2, 'the repeated request of a superuser is sent');
 	$plain->quit;
 
 	$zkc->set($foreign, 'restored');
@@ -174,7 +174,7 @@ fails_with($revoker, q(SELECT zk_revoke('')), '22023', 'the empty string is not 
 	$zkc->set($foreign, 'changed');
 	$proxy->disarm->release;
 	is($s->wait_result, '1', 'a holder that has changed its data meanwhile is counted');
-	is($zkc->get($foreign)->{data}, '__REVOKE__', '... and gets the request');
+	is($zkc->get($foreign)->{data}, '__REVOKE__', 'a holder that has changed its data meanwhile gets the request');
 	$zkc->delete($foreign);
 	$s->quit;
 }

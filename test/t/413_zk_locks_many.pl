@@ -106,7 +106,7 @@ sub names
 		ok(!$b->finished, 'the other sessions were busy all the time') || diag($b->error);
 		$b->cancel;
 		$b->wait_result;
-		is($b->sqlstate, '57014', '... until the cancel');
+		is($b->sqlstate, '57014', 'the other sessions were busy until the cancel');
 		$b->quit;
 	}
 	$_->quit for @holders;

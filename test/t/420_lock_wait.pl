@@ -55,7 +55,7 @@ for my $case ([ 'of this server', $holder ], [ 'of another server', $far ])
 	isnt(horizon(), '|', "a holder $whose: SELECT zk_lock() waits with a snapshot");
 	$admin->query_ok("SET lock_timeout = '200ms'");
 	$admin->query('CREATE INDEX CONCURRENTLY blocked ON t (n)');
-	is($admin->sqlstate, '55P03', '... CREATE INDEX CONCURRENTLY waits for it');
+	is($admin->sqlstate, '55P03', 'CREATE INDEX CONCURRENTLY waits for the waiter');
 	$admin->query_ok('RESET lock_timeout');
 	$admin->query_ok('DROP INDEX blocked');
 	$waiter->cancel;
@@ -65,16 +65,16 @@ for my $case ([ 'of this server', $holder ], [ 'of another server', $far ])
 	wait_blocked($waiter);
 	is(horizon(), '|', "a holder $whose: CALL zk_lock_wait() waits without one");
 	works($admin, 'CREATE INDEX CONCURRENTLY i ON t (n)', '',
-		'... CREATE INDEX CONCURRENTLY does not wait for it');
+		"a holder $whose: CREATE INDEX CONCURRENTLY does not wait for CALL zk_lock_wait()");
 	$admin->query_ok('DROP INDEX i; UPDATE t SET n = n + 1');
 	my (undef, $report) = $admin->query('VACUUM (VERBOSE) t');
-	like($report, qr/1 removed, 1 remain, 0 are dead/, '... vacuum removes dead rows');
-	ok(!$waiter->finished, '... both while it waits');
+	like($report, qr/1 removed, 1 remain, 0 are dead/, "a holder $whose: vacuum removes dead rows during CALL zk_lock_wait()");
+	ok(!$waiter->finished, "a holder $whose: CALL zk_lock_wait() still waits then");
 	$owner->query_ok("SELECT zk_unlock('migration')");
 	$waiter->wait_result;
 	ok($waiter->ok, 'the waiter acquires the lock after the release');
-	works($waiter, $held, 'migration|session', '... at session level');
-	works($owner, "SELECT zk_try_lock('migration')", 'f', '... exclusively');
+	works($waiter, $held, 'migration|session', 'the waiter acquires the lock at session level');
+	works($owner, "SELECT zk_try_lock('migration')", 'f', 'the waiter acquires the lock exclusively');
 	$waiter->query_ok("SELECT zk_unlock('migration')");
 }
 

@@ -90,7 +90,7 @@ works($caller, do_block("FOR i IN SELECT * FROM t LOOP COMMIT; $again; END LOOP"
 	'the call works in a loop that has committed');
 $caller->query_ok('BEGIN; DECLARE kept CURSOR WITH HOLD FOR SELECT n FROM t ORDER BY n; COMMIT');
 works($caller, q{CALL zk_lock_wait('y')}, '', 'the call works beside a holdable cursor');
-works($caller, 'FETCH kept', '1', '... which stays open');
+works($caller, 'FETCH kept', '1', 'the holdable cursor stays open');
 $caller->query_ok(q{CLOSE kept; SELECT zk_unlock('y')});
 
 # The snapshot of these transactions is needed to their end.
@@ -108,10 +108,10 @@ for my $level ('repeatable read', 'serializable')
 fails_with($caller, do_block(q{SET LOCAL work_mem = '1234kB'; NOTIFY early, 'lost'; LISTEN late; CALL zk_lock_wait('y');
 	ASSERT current_setting('work_mem') = '1234kB', 'work_mem'; PERFORM 1 / 0}),
 	'22012', 'SET LOCAL stays in force after the call', hint => 0);
-works($caller, 'SELECT pg_listening_channels()', '', '... LISTEN ends with the transaction that rolls back');
+works($caller, 'SELECT pg_listening_channels()', '', 'LISTEN ends with the transaction that rolls back');
 $listener->query('SELECT 1');
-is(join(' ', $listener->notifications), '', '... and so does NOTIFY');
-works($caller, q{SELECT zk_unlock('y')}, 't', '... but not the lock');
+is(join(' ', $listener->notifications), '', 'NOTIFY ends with the transaction that rolls back');
+works($caller, q{SELECT zk_unlock('y')}, 't', 'the lock stays when the transaction rolls back');
 $caller->query_ok(do_block("NOTIFY early, 'sent'; $again"));
 $listener->query('SELECT 1');
 is(join(' ', $listener->notifications), 'sent', 'NOTIFY before the call is sent by the commit behind it');
@@ -119,14 +119,14 @@ is(join(' ', $listener->notifications), 'sent', 'NOTIFY before the call is sent 
 # Locks at session level are no obstacle.
 $caller->query_ok(q{SELECT pg_advisory_lock(1), pg_advisory_lock(1), pg_advisory_lock_shared(2, 3), zk_lock('other')});
 works($caller, do_block($again), '', 'the call works beside locks at session level');
-unlike($caller->error, qr/WARNING/, '... without a warning');
+unlike($caller->error, qr/WARNING/, 'the call beside locks at session level gives no warning');
 works($caller, q{SELECT pg_advisory_unlock(1), pg_advisory_unlock(1), pg_advisory_unlock_shared(2, 3), zk_unlock('other')},
-	't|t|t|t', '... and does not change them');
+	't|t|t|t', 'the call does not change locks at session level');
 $caller->query_ok('SELECT pg_advisory_lock(1)');
 fails_with($caller, do_block("PERFORM pg_advisory_xact_lock(1); $again"), '25001',
 	'the call fails with an advisory lock at both levels');
-works($caller, 'SELECT pg_advisory_unlock(1)', 't', '... and the one at session level stays');
-works($admin, $locks, '0', '... alone');
+works($caller, 'SELECT pg_advisory_unlock(1)', 't', 'the advisory lock at session level stays after the call has failed');
+works($admin, $locks, '0', 'the advisory lock at session level is the only one that stays');
 
 # While the call waits, its transaction has nothing of it either.
 $far->query_ok(q{SELECT zk_lock('x')});

@@ -143,9 +143,9 @@ sub is_revoked
 		my $s = $holders->{$state};
 		$states{$state}[1] ? $s->wait_result : $s->query('SELECT 1');
 		has_notice($s, request_for("notice $state"), "notice, $state: the notice has a hint");
-		is(() = $s->error =~ /was requested/g, 1, '... once') or diag($s->error);
-		is(is_revoked($s, "notice $state"), 't', '... and zk_revoked() returns true');
-		no_message($s, '... without another message');
+		is(() = $s->error =~ /was requested/g, 1, "notice, $state: the notice comes once") or diag($s->error);
+		is(is_revoked($s, "notice $state"), 't', "notice, $state: zk_revoked() returns true");
+		no_message($s, "notice, $state: there is no other message");
 		$s->quit;
 	}
 }
@@ -164,7 +164,7 @@ sub is_revoked
 		$s->query('SELECT 1');
 		has_notice($s, request_for('again'), "the $time request is reported");
 		$s->query('SELECT 1');
-		no_message($s, '... once');
+		no_message($s, "the $time request is reported once");
 	}
 	is(is_revoked($s, 'left alone'), 'f', 'zk_revoked() is false for another lock');
 	$s->query_ok("SELECT zk_unlock('again')");

@@ -68,7 +68,7 @@ my $t = session($there);
 	$s->query_ok("SELECT zk_unlock('a'), zk_unlock('a')");
 	is(requests_of($zk, $id), $before, 'again: nor has the release one');
 	is($s->query_ok('SELECT count(*) FROM zk_held_locks'), 0, 'again: it is not held');
-	is($s->query_ok('SELECT locks FROM zk_session()'), 0, '... as zk_session() shows, too');
+	is($s->query_ok('SELECT locks FROM zk_session()'), 0, 'zk_session() shows that the kept lock is not held');
 	is(is_kept($t, 'a'), 'true true', 'again: zk_locks shows it as kept');
 }
 
@@ -95,7 +95,7 @@ my $t = session($there);
 	wait_blocked($t);
 	$s->query_ok('COMMIT');
 	ok($t->wait_result, 'in use: the release ends it');
-	is(queue_of($zkc, 'c'), 1, '... and the node goes');
+	is(queue_of($zkc, 'c'), 1, 'in use: the node goes with the release');
 	$t->query_ok("SELECT zk_unlock('c')");
 }
 
@@ -130,7 +130,7 @@ my $t = session($there);
 	$k->query_async("SELECT zk_xact_lock_many('{d,e}')");
 	wait_blocked($k);
 	wait_zk_empty($zkc, '/zklock/locks/d');
-	pass('... before the array waits for a session of the same server');
+	pass('the kept node is deleted before the array waits for a session of the same server');
 	$other->quit;
 	$k->wait_result;
 	for my $end ('SELECT zk_unlock_all()', 'DISCARD ALL')
@@ -204,7 +204,7 @@ my $t = session($there);
 	wait_until('the wait to be reported', sub { !queue_of($zkc, 'l') });
 	is($t->query_ok("SELECT zk_try_lock('l')"), 't', 'a session that waits for long keeps nothing');
 	$t->query_ok('SELECT zk_unlock_all()');
-	ok($s->wait_result, '... and gets what it waits for');
+	ok($s->wait_result, 'a session that waits for long gets what it waits for');
 	$s->query_ok('SELECT zk_unlock_all()');
 }
 

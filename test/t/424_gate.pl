@@ -70,7 +70,7 @@ $later->query_async($begin);
 wait_until('a later transaction to queue', sub { queue_of($zkc, 'gate') == 3 });
 $inside->query_ok('COMMIT');
 ok($dba->wait_result, 'the migration begins when the transaction has committed');
-is(orders(), '5|0 4|0 4|0', '... whose work is done');
+is(orders(), '5|0 4|0 4|0', 'the migration finds the work of the transaction done');
 ok(!$later->finished, 'the later transaction waits for the migration');
 $_->query_async($begin) for @idle, $inside;
 $_->safe_psql('postgres', 'UPDATE rule SET version = 2') for @servers;

@@ -104,7 +104,7 @@ sub check_lost_leadership
 	is($servers->work_done, '', "$name: ... and has committed nothing");
 	$other->query_ok("SELECT zk_unlock('$lock')");
 	$servers->wait_work_of('leader', $run);
-	stopped_by_term($client, $run, '... and leads again, until SIGTERM');
+	stopped_by_term($client, $run, "$name: the program leads again, until SIGTERM");
 	$servers->work_done;
 	return;
 }
@@ -124,7 +124,7 @@ sub check_broken_connection
 	$servers->work_done;
 	$servers->terminate(backend_of($run));
 	ok($servers->wait_work_of('leader', $run), "$name: an idle leader whose connection breaks leads again");
-	stopped_by_term($client, $run, '... and stops at SIGTERM');
+	stopped_by_term($client, $run, 'an idle leader stops at SIGTERM');
 	$servers->work_done;
 	return;
 }
@@ -209,7 +209,7 @@ sub check_sigterm
 }
 
 like(`/usr/bin/python3 test/clients/signals.py`, qr/^0 of [1-9]/, 'a second signal, at any moment, waits for the end of the step');
-is($?, 0, '... and the program exits without a crash');
+is($?, 0, 'the program exits without a crash after a second signal');
 
 # The main thread of the program ends before the thread in which it leads.
 sub check_thread

@@ -55,7 +55,7 @@ sub rows
 		$lock->identifier, "zk_locks: shows kazoo's identifier");
 	works($dba, "SELECT zk_revoke('k')", 0, 'zk_revoke: asks no kazoo program');
 	works($dba, "SELECT application_name FROM zk_locks WHERE name = 'k' AND granted",
-		$lock->identifier, '... and leaves what it says about itself');
+		$lock->identifier, 'zk_revoke: leaves what a kazoo program says about itself');
 	$lock->release;
 	$behind->wait_result;
 	$behind->release;

@@ -32,7 +32,7 @@ my $waits = '/zklock/waiting';
 	like(PostgreSQL::Test::Utils::slurp_file($victim->node->logfile),
 		qr/Process ${\$victim->pid}: SELECT zk_xact_lock\('[xy]'\)/,
 		'the server log contains the statement');
-	unlike($victim->error, qr/SELECT zk_xact_lock/, '... the error sent to the client does not');
+	unlike($victim->error, qr/SELECT zk_xact_lock/, 'the error sent to the client does not contain the statement');
 }
 
 # T1 of A holds a row and waits for x. T2 of B holds x and waits for a row that T3 of B
@@ -208,7 +208,7 @@ for my $servers ([qw(a b c)], [qw(a b c d)])
 	$d->wait_for($s, "SELECT zk_lock('y')");
 	$d->wait_for($t, "SELECT zk_lock('x')");
 	my $victim = $d->one_fails('session-level locks: one fails');
-	$d->all_succeed('... the other succeeds once the victim releases its lock', $zkc);
+	$d->all_succeed('the other session succeeds once the victim releases its lock', $zkc);
 }
 
 wait_zk_empty($zkc, $waits);

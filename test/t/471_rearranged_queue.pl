@@ -68,7 +68,7 @@ for my $timeout ('100ms', '3s')
 	$d->wait_for($q, "SELECT zk_xact_lock('p')");
 	$d->one_fails("a session that has overtaken another one does not wait for it ($timeout)", qr/lock "[pq]"/);
 	$d->release($s->{h});
-	$d->all_succeed('... and all others succeed', $zkc);
+	$d->all_succeed('all others succeed after the deadlock', $zkc);
 }
 
 # h waits for b. In a deadlock, b waits for x, which waits for h; or for w, which waits for x
@@ -83,7 +83,7 @@ for my $awaited ('x', 'w')
 	$d->wait_for($s->{b}, "SELECT zk_xact_lock('$awaited')");
 	$d->one_fails("a deadlock through the new order is found: $awaited", qr/lock "[bxw]"/);
 	$d->release($s->{a});
-	$d->all_succeed('... and all others succeed', $zkc);
+	$d->all_succeed('all others succeed after the deadlock through the new order', $zkc);
 }
 
 nothing_left($zkc, 'no node is left');

@@ -15,8 +15,8 @@ use ZkLock::Deadlock qw(wait_until_reported);
 use ZkLock::Opponent;
 use ZkLock::ZkServer;
 
-my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
-my $d = ZkLock::Deadlock->start([qw(a b c)], zk => $zk,
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500, config => { maxSessionTimeout => 120000 })->with_client(timeout => 60);
+my $d = ZkLock::Deadlock->start([qw(a b c)], zk => $zk, session_timeout => '60s',
 	extra_conf => "deadlock_timeout = '300ms'\nzklock.node_names = 'kazoo'\n");
 my $python = ZkLock::Opponent->kazoo($zk->connect_string);
 

@@ -68,7 +68,7 @@ wait_zk_empty($zkc, '/zklock/waiting');
 		'the wait for a row ends at lock_timeout, without a deadlock');
 	$s->query_ok("SET lock_timeout = 0");
 	$d->release($s);
-	$d->all_succeed('... and the session of the other server succeeds after the release', $zkc);
+	$d->all_succeed('the session of the other server succeeds after the release', $zkc);
 }
 
 # A session waits locally for another one, whose own wait ends and begins again: in the
@@ -98,7 +98,7 @@ wait_zk_empty($zkc, '/zklock/waiting');
 	ok(wait_until('another identity', sub { ($identity->() // $before) ne $before }),
 		'a wait on the way of a local waiter that begins again changes its identity');
 	$d->release($t);
-	$d->all_succeed('... and all succeed after the release', $zkc);
+	$d->all_succeed('all succeed after the release', $zkc);
 }
 
 # lock_timeout breaks a cycle before the cycle check.
@@ -111,7 +111,7 @@ wait_zk_empty($zkc, '/zklock/waiting');
 	$d->wait_for($s, "SELECT zk_xact_lock('y')");
 	$t->query_ok("SELECT zk_xact_lock('x')");
 	is($t->sqlstate, '00000', 'lock_timeout breaks the cycle first: the other session succeeds');
-	failed_with($s, '55P03', '... and the timeout is reported, not a deadlock', hint => 0);
+	failed_with($s, '55P03', 'the timeout is reported, not a deadlock', hint => 0);
 	$d->{waiting} = [];
 	$d->close;
 }
@@ -157,9 +157,9 @@ wait_zk_empty($zkc, '/zklock/waiting');
 	$d->wait_for($s, "SELECT zk_xact_lock('y')");
 	$d->wait_for($t, "SELECT zk_xact_lock('x')");
 	failed_with($t, '55P03', 'detection off: lock_timeout ends a deadlock', hint => 0);
-	is($zkc->exists('/zklock/waiting')->{cversion}, $before, '... no wait is reported');
+	is($zkc->exists('/zklock/waiting')->{cversion}, $before, 'detection off: no wait is reported');
 	$d->{waiting} = [$s];
-	$d->all_succeed('... and the other session succeeds');
+	$d->all_succeed('detection off: the other session succeeds');
 }
 
 $_->append_conf('postgresql.conf', 'zklock.deadlock_detection = on'), $_->reload

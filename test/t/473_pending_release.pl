@@ -86,8 +86,8 @@ sub nobody_fails
 	});
 	ok(!$near->finished && !$far->finished, "$name: nobody fails");
 	$proxy->accept;
-	$d->all_succeed('... all succeed when the connection is back');
-	nothing_left($zkc, '... no node is left');
+	$d->all_succeed("$name: all succeed when the connection is back");
+	nothing_left($zkc, "$name: no node is left");
 	return;
 }
 
@@ -121,7 +121,7 @@ for my $case (
 	my $victim = $d->one_fails("$name still held by the disconnected session: one fails",
 		qr/ShareLock on transaction/);
 	$proxy->accept;
-	$d->all_succeed('... the others succeed');
+	$d->all_succeed("$name: the others succeed");
 }
 
 done_testing();

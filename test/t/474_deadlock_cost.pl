@@ -148,5 +148,5 @@ is_deeply([ map { slurp_file($_->basedir . '/pgbench.log') =~ m{actually process
 	@node{ sort keys %count } ], [ @count{ sort keys %count } ],
 	'all waiters acquire their lock in the end');
 nothing_left($zkc, 'no node is left');
-is_deeply([ $zkc->children('/zklock/waiting') ], [], '... and no wait report');
+is_deeply([ $zkc->children('/zklock/waiting') ], [], 'no wait report is left');
 done_testing();

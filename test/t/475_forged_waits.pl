@@ -116,7 +116,7 @@ sub guid_of
 	failed_with($victim, '40P01', 'a deadlock that the queues show ends a wait', like => qr/Process ${\$bystander->pid} on server b/, hint => 0);
 	my $text = slurp_file($node{a}->logfile, $log);
 	like($text, qr/Process ${\$victim->pid}: .*zk_lock\('theirs'\)/, 'the log shows the statement of the waiter');
-	unlike($text, qr/secret_statement/, '... and not the statement of the other process');
+	unlike($text, qr/secret_statement/, 'the log does not show the statement of the other process');
 	$zkc->delete($_) for $theirs, $behind, "$waits/$id", "/zklock/bells/$id";
 }
 

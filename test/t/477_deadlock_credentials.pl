@@ -58,11 +58,11 @@ sub second_wait_ends
 	my ($name, $root, $s, $t, $sqlstate) = @_;
 	$t->wait_result;
 	is($t->sqlstate, $sqlstate, "$name: the wait ends with $sqlstate");
-	ok(!$s->finished, '... and the other wait has not failed');
+	ok(!$s->finished, "$name: the other wait has not failed");
 	$t->query_ok('SELECT zk_unlock_all()');
-	like($s->wait_result, qr/^\d+$/, '... and succeeds after the release');
+	like($s->wait_result, qr/^\d+$/, "$name: the other wait succeeds after the release");
 	$_->quit for $s, $t;
-	nothing_left($zkc, '... no node is left', root => $root);
+	nothing_left($zkc, "$name: no node is left", root => $root);
 	wait_zk_empty($zkc, "$root/waiting");
 	return;
 }
@@ -71,14 +71,14 @@ sub second_wait_ends
 {
 	my ($s, $t) = make_deadlock('/first', undef, '5s');
 	second_wait_ends('no permission to report a wait', '/first', $s, $t, '55P03');
-	cmp_ok(requests_for_waits('b', '/first'), '<=', 3, '... and the refused report is not repeated');
+	cmp_ok(requests_for_waits('b', '/first'), '<=', 3, 'the refused report is not repeated');
 }
 
 # The parents are open to everybody, but a session may not ring another server's bell.
 {
 	my ($s, $t) = make_deadlock('/all', 'world', '5s');
 	second_wait_ends('no permission to ring', '/all', $s, $t, '55P03');
-	cmp_ok(requests_for_waits('b', '/all'), '<', 100, '... and the refused rings are not repeated without end');
+	cmp_ok(requests_for_waits('b', '/all'), '<', 100, 'the refused rings are not repeated without end');
 }
 
 # No session may delete reports, not even its own: it gives up after some attempts.

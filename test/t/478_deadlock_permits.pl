@@ -41,7 +41,7 @@ my $program = ZkLock::Opponent->curator($zk->connect_string);
 	like($log, qr/Process ${\$victim->pid}: SELECT zk_xact_acquire_permit\('[xy]', 1\)/,
 		'the server log contains the statement');
 	like($log, qr/process ${\$victim->pid} still waiting for a permit of semaphore "[xy]" after/,
-		'... and the long wait');
+		'the server log contains the long wait');
 }
 
 # A lock, a permit and a row: the wait for the row is last, then that for the permit.
@@ -116,7 +116,7 @@ for my $last ('row', 'permit')
 	wait_until_reported($zkc, 2);
 	ok(!$s->finished && !$t->finished, 'no deadlock while another program may release');
 	$theirs->release;
-	$d->all_succeed('... all succeed after its release', $zkc);
+	$d->all_succeed('all succeed after the release of the other program', $zkc);
 	$theirs->close;
 }
 

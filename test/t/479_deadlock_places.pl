@@ -48,7 +48,7 @@ sub one_holder_fails
 	my ($name, %s) = @_;
 	my $victim = $d->is_resolved($name,
 		qr/deadlock detected while waiting for lock "[xy]"/);
-	ok($victim == $s{a2} || $victim == $s{b2}, '... the victim holds a lock of the cycle');
+	ok($victim == $s{a2} || $victim == $s{b2}, 'the victim holds a lock of the cycle');
 	return;
 }
 
@@ -60,7 +60,7 @@ for my $order ([qw(a1 b1 a2 b2)], [qw(b1 a1 b2 a2)], [qw(a1 a2 b1 b2)],
 	my $before = count_requeues();
 	$d->wait_for($s{$_}, lock_sql($wanted_lock{$_})) for @$order;
 	one_holder_fails("@$order", %s);
-	cmp_ok(count_requeues(), '>', $before, '... and an ensemble waiter has requeued');
+	cmp_ok(count_requeues(), '>', $before, 'an ensemble waiter has requeued');
 }
 
 # Two sessions without locks wait ahead of a2: one behind the other, or both shared.
@@ -117,8 +117,8 @@ sub cancel_of_a2_resolves
 	failed_with($s->{a2}, '57014', "$name: the next waiter has not failed", hint => 0);
 	$d->release($s->{a2});
 	$d->{waiting} = [ grep { !$ended{$_} } @{ $d->{waiting} } ];
-	$d->all_succeed('... the others succeed', $zkc);
-	nothing_left($zkc, '... no node is left');
+	$d->all_succeed("$name: the others succeed", $zkc);
+	nothing_left($zkc, "$name: no node is left");
 	return;
 }
 

@@ -41,7 +41,7 @@ $on_c->query_async("SELECT zk_lock_shared('x')");
 wait_zk_children($zkc, path('x'), 3);
 is(blocking($on_b), line($on_a, qw(x exclusive t)), 'a holder on another server blocks');
 is(blocking($on_c), join("\n", line($on_a, qw(x exclusive t)), line($on_b, qw(x exclusive f))),
-	'... and so does an earlier waiter');
+	'an earlier waiter blocks');
 is(blocking($on_b, 'a'), '', 'a process id refers to this server only');
 $on_a->query_ok("SELECT zk_unlock('x')");
 $on_b->wait_result;
@@ -62,7 +62,7 @@ $on_c->wait_result;
 	works($dba{a}, "SELECT server, pid, granted, client FROM zk_locks_of('namesake') WHERE NOT granted",
 		join('|', hostname() . ':' . $on_b->node->port, $on_b->pid, 'f', 'zklock'),
 		'a waiter of a server of the same name, with the same process id');
-	is(blocking($on_b), '', '... is not taken for the backend of this server');
+	is(blocking($on_b), '', 'a waiter of a server of the same name is not taken for the backend of this server');
 	$zkc->delete($namesake);
 	$_->query_ok('SELECT zk_unlock_all()') for $on_a, $on_b;
 }
@@ -91,8 +91,8 @@ wait_until(
 	});
 my $answer = blocking($on_c);
 like($answer, qr/^(?:\S+ )?f exclusive t$/m, 'a holder of another program is shown without a process id');
-like($answer, qr/^\Q${\line($on_a, qw(x shared t))}\E$/m, '... and the other sharer for the other name');
-unlike($answer, qr/\b${\$on_c->pid} x/, '... but not the session itself');
+like($answer, qr/^\Q${\line($on_a, qw(x shared t))}\E$/m, 'the other sharer is shown for the other name');
+unlike($answer, qr/\b${\$on_c->pid} x/, 'the session itself is not shown');
 $zkc->delete($foreign);
 $on_a->query_ok("SELECT zk_unlock_shared('x')");
 $on_c->wait_result;

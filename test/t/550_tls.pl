@@ -176,11 +176,11 @@ for my $what (sort keys %refused)
 	my $before = zk_session_id($first);
 	$zkc->end_session($before);
 	works($first, "SELECT zk_try_lock('renewed'), zk_unlock('renewed')", 't|t', 'the next ZooKeeper session has the new certificate');
-	isnt(zk_session_id($first), $before, '... which is another one');
-	works(my $new = session($nodes[0]), "SELECT zk_try_lock('renewed'), zk_unlock('renewed')", 't|t', '... and so has a new session');
+	isnt(zk_session_id($first), $before, 'the new certificate is another one');
+	works(my $new = session($nodes[0]), "SELECT zk_try_lock('renewed'), zk_unlock('renewed')", 't|t', 'a new session has the new certificate');
 	$new->quit;
 	works($second, "SELECT zk_try_lock('more')", 't', 'a session that holds a lock works');
-	is(zk_session_id($second), $held, '... and is not reopened');
+	is(zk_session_id($second), $held, 'a session that holds a lock is not reopened');
 	$second->query_ok('SELECT zk_unlock_all()');
 }
 

@@ -50,7 +50,7 @@ sub ends
 	$end->();
 	my $ended = eval { wait_until('the end', sub { !kill 0, $pid }, timeout => LIMIT); 1 };
 	ok($ended, "$what: the process ends");
-	ok(!$shim->seen('threads'), '... and no thread runs in its cleanup');
+	ok(!$shim->seen('threads'), "$what: no thread runs in the cleanup of the process");
 	$proxy->thaw;
 	unlink "$shim->{dir}/threads";
 	return;
@@ -89,7 +89,7 @@ works($witness, "SELECT zk_lock_token('witness') > 0", 't', 'another session kee
 	fails_with($s, "SELECT zk_lock('many files')", '08001', 'its session is refused');
 	like(slurp_file($node->logfile, $log),
 		qr/ZooKeeper client: TLS needs a file descriptor below 1024, and the lowest free one is \d+/,
-		'... with a log line that says why');
+		'a log line says why the session is refused');
 	$s->quit;
 	works($witness, "SELECT zk_try_lock('many files')", 't', 'other sessions lock');
 }

@@ -34,16 +34,16 @@ $node->append_conf('postgresql.conf', "zklock.root = 'app'\n");
 $node->reload;
 wait_for_log($node, qr/invalid value for parameter "zklock\.root": "app"/, $offset);
 works($s, "SELECT zk_lock('kept') > 0, current_setting('zklock.root')", 't|/configured', 'a session keeps the former value');
-works(session($node), "SELECT current_setting('zklock.root')", '/configured', '... and so does a new one');
+works(session($node), "SELECT current_setting('zklock.root')", '/configured', 'a new session keeps the former value');
 $s->quit;
 $node->stop;
 ok(!$node->start(fail_ok => 1), 'a server does not start with an invalid value');
-like(slurp_file($node->logfile), qr/FATAL:  invalid value for parameter "zklock\.root": "app"\n.*DETAIL:/, '... and the server log has the reason');
+like(slurp_file($node->logfile), qr/FATAL:  invalid value for parameter "zklock\.root": "app"\n.*DETAIL:/, 'the server log has the reason why the server does not start');
 $node->adjust_conf('postgresql.conf', 'zklock.root', undef);
 for my $name (sort keys %invalid)
 {
 	$node->append_conf('postgresql.conf', "zklock.$name = '$invalid{$name}'\n");
-	ok(!$node->start(fail_ok => 1), "... nor with zklock.$name = '$invalid{$name}'");
+	ok(!$node->start(fail_ok => 1), "a server does not start with zklock.$name = '$invalid{$name}'");
 	$node->adjust_conf('postgresql.conf', "zklock.$name", undef);
 }
 $node->append_conf('postgresql.conf', 'zklock.connect_string = ' . q(') . $zk->connect_string . "'\n");
@@ -57,7 +57,7 @@ $node->adjust_conf('postgresql.conf', 'shared_preload_libraries', q('zklock'));
 $node->restart;
 my ($rc, $out, $err) = $node->psql('inv', "SELECT zk_lock('x') > 0, current_setting('zklock.root')");
 is($out, 't|/corrected', 'a value stored before that is replaced by that of the file');
-like($err, qr/^WARNING:  invalid value for parameter "zklock\.root": "app"/m, '... with a warning');
+like($err, qr/^WARNING:  invalid value for parameter "zklock\.root": "app"/m, 'the replaced value causes a warning');
 
 is_deeply([ grep { $_ eq 'zklock' } map { s{^/}{}r } $zkc->children('/') ], [], 'no znode was created below the built-in root');
 nothing_left($zkc, "no node is left below $_", root => $_) for '/configured', '/corrected';

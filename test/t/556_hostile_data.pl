@@ -109,7 +109,7 @@ for my $what (sort keys %capacity)
 $zkc->create("/zklock/semaphores/large/leases/$_", data => 'x' x 900_000, ephemeral => 1, makepath => 1) for 1 .. 3;
 works($dba, "SELECT zk_try_acquire_permit('large', 4), zk_try_acquire_permit('large', 4)", 't|f', 'permits with large data count as permits');
 works($dba, "SELECT count(*), count(server) FROM zk_locks WHERE name = 'large'", '4|1',
-	'... and are shown without their data');
+	'permits with large data are shown without their data');
 $dba->query_ok('SELECT zk_unlock_all()');
 $zkc->delete("/zklock/semaphores/large/leases/$_") for 1 .. 3;
 
@@ -129,7 +129,7 @@ $zkc->delete("/zklock/semaphores/large/leases/$_") for 1 .. 3;
 	wait_until('the answer to a ring', sub { $zkc->exists("/zklock/waiting/$own")->{version} > $version });
 	ok(!$waiting->finished, 'wait reports with forged names end no wait');
 	$blocker->query_ok("SELECT zk_unlock('reported')");
-	like($waiting->wait_result, qr/^\d+$/, '... and the waiter gets the lock after its release');
+	like($waiting->wait_result, qr/^\d+$/, 'the waiter beside forged reports gets the lock after its release');
 	$_->quit for $blocker, $waiting;
 	$zkc->delete("/zklock/waiting/$_") for @forged;
 }

@@ -80,8 +80,8 @@ for my $name (sort keys %superusers)
 	my $value = $superusers{$name};
 	my $denied = qr/permission denied to set parameter "zklock\.$name"/;
 	like(connection_error('ordinary', "-c zklock.$name=$value"), $denied, "refused as an option of the connection: zklock.$name");
-	like(first_packet_error('ordinary', "zklock.$name", $value), $denied, '... and in the first packet');
-	fails_with($s, $_, '42501', "... and with: $_", hint => 0)
+	like(first_packet_error('ordinary', "zklock.$name", $value), $denied, "refused in the first packet: zklock.$name");
+	fails_with($s, $_, '42501', "refused with: $_", hint => 0)
 	  for "SET zklock.$name = '$value'", "SELECT set_config('zklock.$name', '$value', true)",
 	  "ALTER ROLE ordinary SET zklock.$name = '$value'", "ALTER DATABASE owned SET zklock.$name = '$value'",
 	  "ALTER ROLE ordinary IN DATABASE owned SET zklock.$name = '$value'", "ALTER SYSTEM SET zklock.$name = '$value'",
@@ -99,7 +99,7 @@ $s->quit;
 	local $ENV{PGOPTIONS} = '-c zklock.stale_snapshot=error -c zklock.ensemble_timeout=7s';
 	$s = session($node, user => 'ordinary');
 	is_configured($s, 'settings of ordinary roles can be set when connecting');
-	works($s, "SELECT current_setting('zklock.stale_snapshot'), current_setting('zklock.ensemble_timeout')", 'error|7s', '... and take effect');
+	works($s, "SELECT current_setting('zklock.stale_snapshot'), current_setting('zklock.ensemble_timeout')", 'error|7s', 'the restored values take effect');
 	$s->quit;
 }
 
@@ -107,8 +107,8 @@ $s->quit;
 like(connection_error('limited', '-c zklock.max_locks=1000'), qr/permission denied/, 'a role cannot raise its own limit');
 $s = session($node, user => 'limited');
 fails_with($s, "SELECT zk_lock_many(ARRAY['a', 'b', 'c'])", '53400', 'the limit of a role applies');
-fails_with($s, 'ALTER ROLE limited RESET zklock.max_locks', '42501', '... and the role cannot remove it', hint => 0);
-fails_with($s, 'ALTER ROLE limited SET zklock.max_locks = 1000', '42501', '... or change it', hint => 0);
+fails_with($s, 'ALTER ROLE limited RESET zklock.max_locks', '42501', 'the role cannot remove its limit', hint => 0);
+fails_with($s, 'ALTER ROLE limited SET zklock.max_locks = 1000', '42501', 'the role cannot change its limit', hint => 0);
 $s->quit;
 # The SET privilege on a setting is for the start of a session, as a superuser's.
 {
@@ -118,19 +118,19 @@ $s->quit;
 		$s = session($node, user => 'trusted');
 	}
 	works($s, "SELECT zk_lock('x') > 0, current_setting('zklock.root')", 't|/granted', 'a role with the SET privilege can set the parameter');
-	fails_with($s, $_, '55P02', "... not after the start of the session: $_", like => qr/DETAIL:/)
+	fails_with($s, $_, '55P02', "refused after the start of the session: $_", like => qr/DETAIL:/)
 	  for q(SET zklock.root = '/later'), q(SELECT set_config('zklock.root', '/later', true));
-	works($s, 'SHOW zklock.root', '/granted', '... and keeps what it has');
+	works($s, 'SHOW zklock.root', '/granted', 'a role with the SET privilege keeps what it has set');
 	$s->query_ok(q(ALTER ROLE trusted SET zklock.root = '/own'));
 	$s->quit;
 	$s = session($node, user => 'trusted');
-	works($s, "SELECT zk_lock('x') > 0, current_setting('zklock.root')", 't|/own', '... for its own role too');
-	fails_with($s, 'ALTER SYSTEM RESET zklock.root', '42501', '... but not for the server', hint => 0);
+	works($s, "SELECT zk_lock('x') > 0, current_setting('zklock.root')", 't|/own', 'a role with the SET privilege can set the parameter for its own role');
+	fails_with($s, 'ALTER SYSTEM RESET zklock.root', '42501', 'a role with the SET privilege cannot set the parameter for the server', hint => 0);
 	$s->query_ok('ALTER ROLE trusted RESET zklock.root');
 	$s->quit;
-	like(connection_error('trusted', "-c zklock.connect_string=$thief"), qr/permission denied/, '... and no other one');
+	like(connection_error('trusted', "-c zklock.connect_string=$thief"), qr/permission denied/, 'a role with the SET privilege can set no other parameter');
 	$node->safe_psql('postgres', 'REVOKE SET ON PARAMETER zklock.root FROM trusted');
-	like(connection_error('trusted', '-c zklock.root=/granted'), qr/permission denied/, '... until the privilege is revoked');
+	like(connection_error('trusted', '-c zklock.root=/granted'), qr/permission denied/, 'a role can set the parameter until the privilege is revoked');
 }
 {
 	local $ENV{PGOPTIONS} = '-c zklock.root=/super -c zklock.max_locks=7';
@@ -149,8 +149,8 @@ for my $name (@fixed)
 	fails_with($s, $_, '55P02', "refused to a superuser: $_", like => qr/DETAIL:.*HINT:/s)
 	  for "SET zklock.$name = '$value'", "SELECT set_config('zklock.$name', '$value', false)";
 	$s->query_ok("SET check_function_bodies = off; CREATE OR REPLACE FUNCTION g() RETURNS int LANGUAGE sql SET zklock.$name = '$value' AS 'SELECT 1'");
-	fails_with($s, 'SELECT g()', '55P02', "... and with a function's SET clause", like => qr/DETAIL:/);
-	works($s, "RESET zklock.$name; SHOW zklock.$name", $node->safe_psql('postgres', "SHOW zklock.$name"), '... and RESET changes nothing');
+	fails_with($s, 'SELECT g()', '55P02', "refused in the SET clause of a function", like => qr/DETAIL:/);
+	works($s, "RESET zklock.$name; SHOW zklock.$name", $node->safe_psql('postgres', "SHOW zklock.$name"), 'RESET changes nothing');
 }
 $node->safe_psql('postgres', 'CREATE DATABASE elsewhere');
 $node->safe_psql('elsewhere', 'CREATE EXTENSION zklock');
@@ -161,7 +161,7 @@ for ([ ordinary => '/database' ], [ trusted => '/role' ])
 	my ($role, $root) = @$_;
 	my $t = session($node, user => $role, dbname => 'elsewhere');
 	works($t, "SELECT zk_lock('$role') > 0, current_setting('zklock.root')", "t|$root", "ALTER DATABASE and ALTER ROLE: $role");
-	is(scalar(queue_of($zkc, $role, $root)), 1, '... and the lock is there');
+	is(scalar(queue_of($zkc, $role, $root)), 1, "ALTER DATABASE and ALTER ROLE: $role has the lock");
 	$t->quit;
 }
 $s->query_ok("ALTER ROLE trusted RESET zklock.root");

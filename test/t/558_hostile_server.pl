@@ -84,12 +84,12 @@ for my $what (sort keys %running)
 	my $s = session_with($node, connect_string => $address, ensemble_timeout => '2s');
 	$s->query("SELECT zk_lock('alone')");
 	like($s->sqlstate, qr/^080(?:01|06)$/, "$what instead of ZooKeeper is an error");
-	ok(kill(0, $s->pid), '... and ends no backend');
+	ok(kill(0, $s->pid), "$what instead of ZooKeeper ends no backend");
 	my $seen = slurp_file($node->logfile, $log);
 	like($seen, qr/LOG:  ZooKeeper client: .*\Q$address\E/, "the server log names $what") unless $what eq 'silence';
 	$s->quit;
 	$s = session_with($node, connect_string => "$address," . $zk->connect_string);
-	works($s, "SELECT zk_lock('both') > 0", 't', '... and the next server is tried');
+	works($s, "SELECT zk_lock('both') > 0", 't', "the server after $what is tried");
 	$s->quit;
 }
 end_process($_->{pid}, 'KILL') for grep { $_->{pid} } values %running;
@@ -123,12 +123,12 @@ for my $case (@cases)
 	$proxy->arm(fault => 'forge_answer', op => 'create2', bytes => $bytes, %how);
 	my $both = "SELECT zk_lock('x-$number') > 0 AND zk_unlock('x-$number')";
 	works($s, $both, 't', "$what ends no call");
-	works($s, $both, 't', '... and no later one');
-	ok(kill(0, $pid), '... and no backend');
-	works($s, "SELECT zk_unlock('held-$number')", 't', '... and causes no loss');
+	works($s, $both, 't', "$what ends no later call");
+	ok(kill(0, $pid), "$what ends no backend");
+	works($s, "SELECT zk_unlock('held-$number')", 't', "$what causes no loss");
 	my @lines = grep { !/ connected to / } slurp_file($node->logfile, $log) =~ /(LOG:  ZooKeeper client: .*)/g;
-	is(scalar(grep { / sent |unexpected server response/ } @lines), 1, '... and the server log reports it once') || diag(join "\n", @lines);
-	is($proxy->hits, $number, '... the forged message was sent');
+	is(scalar(grep { / sent |unexpected server response/ } @lines), 1, "$what: the server log reports it once") || diag(join "\n", @lines);
+	is($proxy->hits, $number, "$what: the forged message was sent");
 	$proxy->disarm;
 	$s->quit;
 }
@@ -155,7 +155,7 @@ for my $case (@cases)
 	fails_with($s, "SET statement_timeout = '20s'; SELECT zk_lock_many(ARRAY['a-token', 'b'])", '58000',
 		'a lock whose token would be 0 is not granted');
 	$proxy->disarm;
-	works($s, 'SELECT count(*) FROM zk_held_locks', '0', '... and not held');
+	works($s, 'SELECT count(*) FROM zk_held_locks', '0', 'a lock whose token would be 0 is not held');
 	$s->quit;
 }
 
@@ -169,7 +169,7 @@ for my $case (@cases)
 	fails_with($second, "SET statement_timeout = '20s'; SELECT zk_lock('second')", '58000',
 		'a session that another backend of this server has is refused', like => qr/the same ZooKeeper session/);
 	$proxy->disarm;
-	works($first, "SELECT zk_unlock('first')", 't', '... and costs the other backend nothing');
+	works($first, "SELECT zk_unlock('first')", 't', 'a refused session costs the other backend nothing');
 	$_->quit for $first, $second;
 }
 
@@ -212,8 +212,8 @@ $holder->query_ok('SELECT zk_unlock_all()');
 is($honest->wait_result, 't', 'the ensemble grants the released lock to a session of another server');
 is($victim->wait_result, 't', 'a lying ensemble grants the lock that this session holds');
 my $recorded = slurp_file($record);
-like($recorded, qr/kept:S3cr3tPassw0rd/, '... and receives the password');
-like($recorded, qr/secret%20lock.* application_name=victim/s, '... the names of locks, and the identities of clients');
+like($recorded, qr/kept:S3cr3tPassw0rd/, 'a lying ensemble receives the password');
+like($recorded, qr/secret%20lock.* application_name=victim/s, 'a lying ensemble receives the names of locks, and the identities of clients');
 $_->quit for $holder, $victim, $honest;
 $switch->stop;
 end_process($listener, 'TERM');

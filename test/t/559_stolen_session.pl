@@ -44,14 +44,14 @@ sub steal
 my ($s, $id) = holder("SET zklock.commit_check = 'always'");
 my ($held) = queue_of($stranger, 'x', '/kept');
 ok(!eval { $stranger->delete($held); 1 }, 'a stranger cannot delete the node of a holder');
-is($stranger->get($held)->{ephemeralOwner}, $id, '... but can read the id of its session');
+is($stranger->get($held)->{ephemeralOwner}, $id, 'a stranger can read the id of the session of a holder');
 steal($id);
-pass('... and can end that session, which deletes the node');
+pass('a stranger can end that session, which deletes the node');
 my $next = session($node);
 works($next, "SELECT zk_lock('elsewhere') > 0", 't', 'other sessions work');
 commit_refused($s, 'commit_check = always refuses the commit of the former holder');
-works($next, 'SELECT count(*) FROM done', '0', '... and its transaction is not committed');
-works($s, "SELECT zk_lock('x') > 0, zk_unlock('x')", 't|t', '... and its next transaction works');
+works($next, 'SELECT count(*) FROM done', '0', 'the transaction of the former holder is not committed');
+works($s, "SELECT zk_lock('x') > 0, zk_unlock('x')", 't|t', 'the next transaction of the former holder works');
 $s->quit;
 
 # The next holder is on another server: only the ensemble can exclude it.

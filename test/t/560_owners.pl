@@ -73,7 +73,7 @@ if ($node->safe_psql('postgres', 'SHOW server_version_num') < 160000)
 {
 	denied($s, 'CREATEROLE', "SELECT zk_revoke('x')", "SELECT zk_lock('1')");
 	$s->query_ok('GRANT locker, pg_signal_backend TO creating');
-	works($s, "SELECT zk_revoke('x'), zk_lock('1') > 0, zk_unlock('1')", '0|t|t', '... which changes when it grants itself roles');
+	works($s, "SELECT zk_revoke('x'), zk_lock('1') > 0, zk_unlock('1')", '0|t|t', 'the role can revoke and lock when it grants itself roles');
 }
 else
 {

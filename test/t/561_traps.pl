@@ -64,7 +64,7 @@ my $t = session($node);
 $t->query_ok('SET search_path = zklock_advisory, public, pg_catalog');
 works($t, 'SELECT pg_advisory_lock(1), pg_try_advisory_lock(2), pg_try_advisory_xact_lock(1, 2), pg_advisory_unlock_all()',
 	'|t|t|', 'a superuser can use the functions of zklock_advisory');
-is(was_seized(), 'f', '... and they call no trap');
+is(was_seized(), 'f', 'the functions of zklock_advisory call no trap');
 $t->quit;
 
 # The search path of the manual: a schema of other roles precedes pg_catalog.
@@ -77,7 +77,7 @@ $t->quit;
 
 $node->safe_psql('postgres', block_of('doc/security.md', 'hardening'));
 is(was_seized(), 'f', 'the statement that revokes EXECUTE calls no trap');
-fails_with($s, "SELECT zk_lock('1')", '42501', '... and revokes EXECUTE', hint => 0);
+fails_with($s, "SELECT zk_lock('1')", '42501', 'the statement revokes EXECUTE', hint => 0);
 $node->safe_psql('postgres', 'GRANT locker, pg_monitor TO ordinary');
 
 # The password is in the memory of a backend with a session, and nowhere else.
@@ -100,9 +100,9 @@ works($s, "SELECT zk_lock('1') > 0", 't', 'an ordinary role locks with the passw
 my $idle = session($node, user => 'ordinary');
 unlike(slurp_file("/proc/" . $s->pid . "/$_"), qr/S3cr3t|hidden_file/, "neither the password nor its file name is in /proc/<pid>/$_")
   for qw(environ cmdline maps);
-works($s, "SELECT count(*) FROM pg_stat_activity AS a WHERE a::text ~ ('S3' || 'cr3t|hidden' || '_file')", '0', '... nor in pg_stat_activity');
+works($s, "SELECT count(*) FROM pg_stat_activity AS a WHERE a::text ~ ('S3' || 'cr3t|hidden' || '_file')", '0', 'the password and its file name are not in pg_stat_activity');
 ok(has_in_memory($s->pid, 'S3cr3tPassw0rd'), 'the memory of the backend contains it');
-ok(!has_in_memory($_, 'S3cr3tPassw0rd'), '... but not that of the postmaster or of a backend without a session')
+ok(!has_in_memory($_, 'S3cr3tPassw0rd'), 'the memory of the postmaster or of a backend without a session does not contain the password')
   for $idle->pid, postmaster_pid($node->data_dir);
 $node->safe_psql('postgres', "ALTER DATABASE postgres SET zklock.auth_file = '$file'");
 works($s, "SELECT count(*) FROM pg_db_role_setting WHERE setconfig::text ~ 'hidden_file'", '1',

@@ -47,13 +47,13 @@ $s->query_async("SELECT zk_lock('theirs')");
 wait_until('a wait report', sub { $zkc->exists('/zklock/waiting')->{cversion} > $reports });
 ok(!$s->finished, 'a wait continues among wait reports of more than 64 MB');
 $holder->query_ok("SELECT zk_unlock('theirs')");
-like($s->wait_result, qr/^\d+$/, '... and ends with the release');
+like($s->wait_result, qr/^\d+$/, 'a wait among huge reports ends with the release');
 $zkc->delete_children('/zklock/waiting');
 works($s, "SELECT zk_unlock('mine'), zk_unlock('theirs')", 't|t', 'no lock was lost');
 
 my ($memory_after, $cpu_after) = cost();
 like(slurp_file($node->logfile, $start), qr/sent a message that is too long/, 'the server log has the reason');
 cmp_ok($memory_after - $memory, '<', 16 * 1024, 'the backend has not stored the lists: less than 16 MB more memory');
-cmp_ok($cpu_after - $cpu, '<', 2, '... and used less than 2 s of CPU time');
+cmp_ok($cpu_after - $cpu, '<', 2, 'the backend used less than 2 s of CPU time');
 
 done_testing();

@@ -47,7 +47,7 @@ wait_deleted_after_use($_) for qw(first second third fourth);
 my @left = sort $zkc->children($semaphores);
 is("@left", 'busy_leases busy_locks busy_top no_locks no_parts no_right own', 'semaphores with other children or read-only ACLs, or without their parts, stay');
 is($zkc->get("$semaphores/own/kept")->{data}, 'theirs', 'znodes of other programs stay');
-ok($zkc->exists("$semaphores/$_"), "... $_") for qw(busy_top/theirs busy_top/locks busy_locks/locks/theirs busy_leases/leases/theirs);
+ok($zkc->exists("$semaphores/$_"), "the znode of another program stays: $_") for qw(busy_top/theirs busy_top/locks busy_locks/locks/theirs busy_leases/leases/theirs);
 $zkc->delete("$semaphores/$_") for qw(busy_top/theirs busy_locks/locks/theirs busy_leases/leases/theirs);
 my %cversion = map { $_ => $zkc->get("$semaphores/$_")->{cversion} } qw(busy_top busy_locks busy_leases);
 wait_deleted_after_use('fifth');

@@ -73,7 +73,7 @@ for my $attack (@attacks)
 	# one command for each attack, and all commands for one of them
 	my @some = $attack eq $attacks[0] ? @commands : $commands[ length($attack) % @commands ];
 	fails_with($s, $_, $state, "$attack in $_ fails", hint => $state eq '42501') for @some;
-	works($s, $held, $before, '... and changes no lock');
+	works($s, $held, $before, "$attack in $_ changes no lock");
 }
 
 # What ends with the command, or changes nothing, is allowed.
@@ -118,9 +118,9 @@ for my $command ('VACUUM FULL indexed', 'ANALYZE indexed', 'REINDEX INDEX CONCUR
 		# The command or the next statement: not both.
 		$s->query('SELECT 1') if $s->sqlstate ne '40001';
 		is($s->sqlstate, '40001', "$command: the session learns that it has lost a lock");
-		like($s->error, qr/"lost"/, '... which is named');
-		works($s, 'SELECT 1', '1', '... once');
-		works($s, $held, $before, '... and holds the others');
+		like($s->error, qr/"lost"/, "$command: the lost lock is named");
+		works($s, 'SELECT 1', '1', "$command: the loss is reported once");
+		works($s, $held, $before, "$command: the session holds its other locks");
 	}
 }
 
@@ -136,8 +136,8 @@ lose_lock($zk, $zkc, 'lost', $holder);
 failed_with($s, '40001', 'a loss in REFRESH ends it', like => qr/"lost"/);
 $s->query_ok('ROLLBACK');
 $owner->query_ok("UPDATE attack SET statement = 'SELECT public.zk_xact_lock(''view'')'");
-works($s, 'BEGIN; REFRESH MATERIALIZED VIEW seen; COMMIT', '', '... and the transaction can be repeated');
-works($s, $held, $before, '... by a session that holds the others');
+works($s, 'BEGIN; REFRESH MATERIALIZED VIEW seen; COMMIT', '', 'the transaction of a REFRESH that a loss has ended can be repeated');
+works($s, $held, $before, 'the session of a REFRESH that a loss has ended holds its other locks');
 
 # A fence that waits for the transaction of an earlier holder.
 $other->query_ok(q(SELECT zk_lock('fenced')));
@@ -148,7 +148,7 @@ wait_blocked($s);
 lose_lock($zk, $zkc, 'fenced', $holder);
 failed_with($s, '40001', 'a loss while a fence waits is reported', like => qr/"fenced"/);
 $s->query_ok('ROLLBACK');
-works($s, 'SELECT 1', '1', '... once');
+works($s, 'SELECT 1', '1', 'a loss while a fence waits is reported once');
 
 # A handler around it runs.
 $s->query_ok(q(BEGIN; SELECT zk_xact_lock('fenced')));
@@ -157,7 +157,7 @@ wait_blocked($s);
 lose_lock($zk, $zkc, 'fenced', $holder);
 $s->wait_result;
 like($s->error, qr/NOTICE:\s+caught/, 'a handler of the session runs after a loss while a fence waits');
-fails_with($s, 'COMMIT', '40001', '... but its transaction cannot commit', like => qr/"fenced"/);
+fails_with($s, 'COMMIT', '40001', 'the transaction whose fence waited during a loss cannot commit', like => qr/"fenced"/);
 $other->query_ok('ROLLBACK');
 works($other, "SELECT locks_lost - $lost FROM zk_stat", '3', 'all losses are counted');
 $other->quit;

@@ -77,7 +77,7 @@ sub runs_no_trap
 	my ($what, $sql) = @_;
 	my ($rc, $out, $error) = $node->psql('owned', $sql);
 	is($rc, 0, "$what: a superuser can do that") || diag($error);
-	is(was_seized(), 'f', '... and runs no trap');
+	is(was_seized(), 'f', "$what: the superuser runs no trap");
 	return;
 }
 
@@ -96,7 +96,7 @@ for my $schema ('trap', 'public', 'zk')
 	runs_no_trap('hardening', block_of('doc/security.md', 'hardening'));
 	$node->safe_psql('postgres', 'ALTER DATABASE owned RESET role');
 	is(who_executes('zk_lock'), 'locker', 'EXECUTE is granted to locker instead of PUBLIC');
-	is(who_executes('zk_locks_of'), 'pg_monitor', '... and of what shows other sessions to pg_monitor');
+	is(who_executes('zk_locks_of'), 'pg_monitor', 'EXECUTE of what shows other sessions is granted to pg_monitor');
 	runs_no_trap('calls', <<"SQL");
 SELECT $schema.zk_lock('a'), $schema.zk_lock('1'), $schema.zk_try_lock('b', '1s'), $schema.zk_try_xact_lock_shared('b', '1s');
 SELECT $schema.zk_fence('a'), $schema.zk_acquire_permit('s', 2), $schema.zk_lock_token('a'), $schema.zk_revoke('a');

@@ -26,8 +26,8 @@ my $admin = ZkLock::ZkClient->new($zk->connect_string);
 $admin->add_auth('digest', 'admin:secret');
 $admin->delete($_) for $limits, '/zookeeper/quota/zklock/zookeeper_stats', '/zookeeper/quota/zklock';
 $admin->set_acl('/zookeeper/quota', [ [ 31, 'auth', '' ], [ 1, 'world', 'anyone' ] ]);
-ok(!eval { $program->create($limits, data => 'countHardLimit=1', makepath => 1); 1 }, '... but not with an ACL of /zookeeper/quota');
-like($@, qr/NoAuth/, '... which refuses access');
-works($s, "SELECT zk_lock('b') > 0, zk_unlock('b')", 't|t', '... and locks work');
+ok(!eval { $program->create($limits, data => 'countHardLimit=1', makepath => 1); 1 }, 'another program can set no quota with an ACL of /zookeeper/quota');
+like($@, qr/NoAuth/, 'the ACL of /zookeeper/quota refuses access');
+works($s, "SELECT zk_lock('b') > 0, zk_unlock('b')", 't|t', 'locks work beside the ACL of /zookeeper/quota');
 
 done_testing();

@@ -27,7 +27,7 @@ is_deeply([ files("$image/lib"), files("$image/share/extension") ],
 is_deeply([ grep { !/^(?:lib[cm]|ld-linux[-\w]*)\.so/ } output_of("readelf --dynamic $library") =~ /\(NEEDED\).*\[(.*)\]/g ],
 	[], 'the library needs no library but the C library');
 is_deeply([ output_of("nm --dynamic --defined-only $library") =~ / (zoo_\w+|zookeeper_\w+)$/mg ],
-	[], '... and shows no function of the client library');
+	[], 'the library shows no function of the client library');
 use_image() if output_of("$pg_config --version") =~ /(\d+)/ && $1 >= 18;
 done_testing();
 
@@ -63,8 +63,8 @@ CONF
 	$node->safe_psql('postgres', 'CREATE EXTENSION zklock; CREATE EXTENSION zklock_advisory');
 	my $s = session($node);
 	works($s, "SELECT zk_lock('x') > 0", 't', 'a server with the paths of the image locks');
-	works($s, 'SELECT zklock_advisory.pg_try_advisory_lock(1)', 't', '... under the names of PostgreSQL too');
-	like(read_file('/proc/' . $s->pid . '/maps'), qr{ \Q$library\E$}m, '... with the library of the image');
+	works($s, 'SELECT zklock_advisory.pg_try_advisory_lock(1)', 't', 'the paths of the image have the names of PostgreSQL too');
+	like(read_file('/proc/' . $s->pid . '/maps'), qr{ \Q$library\E$}m, 'the server has the library of the image');
 	$s->quit;
 	$node->stop;
 	$zk->stop;
