@@ -14,6 +14,7 @@ use warnings;
 
 use Carp qw(croak);
 use Exporter qw(import);
+use File::Basename qw(basename dirname);
 use IO::Socket::INET;
 use IO::Socket::UNIX;
 use POSIX qw(WNOHANG);
@@ -24,6 +25,9 @@ our @EXPORT_OK =
   qw(free_port wait_until spawn end_process alive hold_still log_tail
   port_listens read_file write_file node_members succeeds
   pg_config postmaster_pid child_processes);
+
+# Carp names the line of the test, not one of a module of this library.
+$Carp::Internal{"ZkLock::$_"}++ for map { basename($_, '.pm') } glob dirname(__FILE__) . '/*.pm';
 
 # The default timeout of every wait in the library.
 our $TIMEOUT = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;
