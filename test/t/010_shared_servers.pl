@@ -87,7 +87,7 @@ for my $what (sort keys %left)
 	my ($code, $message) = @{ $left{$what} };
 	($status, $output, my $spoilt) = run_file("$code;");
 	isnt($status, 0, "$what fails the file");
-	like($output, $message, 'a killed file fails with a message');
+	like($output, $message, "$what fails the file with a message");
 	($status, $output, $next) = run_file($is_clean);
 	is($status, 0, "the next file has clean servers after $what") || diag($output);
 	isnt($next, $spoilt, 'the servers of the next file are new');
