@@ -56,7 +56,7 @@ ZK_TLS := $(shell printf '$(ZK_TLS_PROBE)' | $(CC) $(ZK_CPPFLAGS) -x c - -x none
 	-o /dev/null $(ZK_LDFLAGS) $(ZK_LIBS) -lpthread 2>/dev/null && echo -DZKLOCK_HAVE_TLS)
 
 PG_CPPFLAGS = -I$(TOP)/src $(ZK_CPPFLAGS) $(ZK_TLS) -D_GNU_SOURCE -DZKLOCK_VERSION='"$(EXTVERSION)"'
-PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
+PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter $(ZKL_CHECKS)
 # PostgreSQL's flags and headers are those of the compiler it was built with.
 ifneq ($(findstring clang,$(CC)),)
 PG_CFLAGS += -Wno-unknown-warning-option -Wno-ignored-optimization-argument \
@@ -71,6 +71,10 @@ ISOLATION_OPTS = --inputdir=test --load-extension=zklock
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
+
+# With a PostgreSQL with assertions, the recipe layer checks its states, too.
+ZKL_CHECKS := $(shell grep -qs 'define USE_ASSERT_CHECKING 1' \
+	"$$($(PG_CONFIG) --includedir-server)/pg_config.h" && echo -DZKL_CHECKS)
 
 # PGXS may want bitcode from a clang that is not there; do without then.
 PGXS_CLANG := $(shell sed -n 's/^CLANG *= *//p' $(dir $(PGXS))../Makefile.global)

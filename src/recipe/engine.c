@@ -16,6 +16,24 @@
  * What all layers do together
  */
 
+#ifdef ZKL_CHECKS
+#define check_node(node) zkl__check_node(node)
+#define check_request(request) zkl__check_request(request)
+
+/* Also of what is not marked: a bounded part, because this runs after each event. */
+static void
+check_session(const ZklSession *session)
+{
+	zkl__check_session(session);
+	zkl__check_nodes(session);
+	zkl__check_locks(session);
+}
+#else
+#define check_node(node) ((void) 0)
+#define check_request(request) ((void) 0)
+#define check_session(session) ((void) 0)
+#endif
+
 /*
  * Advances what handlers have marked: first nodes, which change their requests and locks, then
  * requests, with the next operation or the grant.  Nothing below calls this, so no handler
@@ -31,17 +49,24 @@ run(ZklSession *session)
 	for (;;)
 	{
 		if ((node = zkl__node_take_marked(session, &news)) != NULL)
+		{
+			check_node(node);
 			zkl__node_news(node, news);
+			check_node(node);
+		}
 		else if ((request = zkl__request_take_marked(session)) != NULL)
 		{
+			check_request(request);
 			if (request->permit)
 				zkl__permit_advance(request);
 			else
 				zkl__request_advance(request);
+			check_request(request);
 		}
 		else
 			break;
 	}
+	check_session(session);
 }
 
 void

@@ -180,7 +180,10 @@ extern ZklSession *zkl_session_open(const ZklSessionConfig *config);
  */
 extern void zkl_session_close(ZklSession *session, int timeout_ms);
 
-/* Sessions with descriptors, also closing ones; a thread of theirs, or a lookup, runs. */
+/*
+ * Returns the number of sessions that have descriptors, also of closing ones; and whether a
+ * thread of any session, or of a lookup of a name, still runs.
+ */
 extern int	zkl_sessions_open(void);
 extern bool zkl_threads_are_running(void);
 

@@ -18,7 +18,7 @@ FUZZ_CC ?= clang
 FUZZ_SECONDS ?=
 FUZZ_PROVE ?= prove
 FUZZ_CFLAGS = -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra \
-	$(if $(filter 1,$(WERROR)),-Werror) -Isrc -Itest/unit $(ZK_CPPFLAGS) \
+	$(if $(filter 1,$(WERROR)),-Werror) -Isrc -Itest/unit $(ZK_CPPFLAGS) -DZKL_CHECKS \
 	-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all \
 	-fno-omit-frame-pointer
 

@@ -7,7 +7,7 @@
  * runs the variants.
  *
  * With PROOFS the same for what is held between the commits: when must a session that
- * sends proofs stop to trust its locks? (src/recipe/session/lease.c)
+ * sends proofs stop to trust its locks? (src/recipe/session/lease_clock.c)
  *
  * A unit is a twelfth of the session timeout. An age counts units since an event, up to
  * the greatest age that makes a difference.

@@ -52,12 +52,12 @@ $(UNIT_BUILD)/%/test_no_memory: UNIT_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc
 
 # The sanitizers' programs take a tenth of the random walk's rounds, unless UNIT_SHORT is empty.
 UNIT_SHORT ?= -DSHORT_RUN
-$(eval $(call unit_flavour,plain,$$(UNIT_CC),))
-$(eval $(call unit_flavour,asan,$$(UNIT_SAN_CC),-fsanitize=address,undefined \
+$(eval $(call unit_flavour,plain,$$(UNIT_CC),-DZKL_CHECKS))
+$(eval $(call unit_flavour,asan,$$(UNIT_SAN_CC),-DZKL_CHECKS -fsanitize=address,undefined \
 	-fno-sanitize-recover=all -fno-omit-frame-pointer $(UNIT_SHORT)))
-$(eval $(call unit_flavour,tsan,$$(UNIT_SAN_CC),-fsanitize=thread $(UNIT_SHORT)))
+$(eval $(call unit_flavour,tsan,$$(UNIT_SAN_CC),-DZKL_CHECKS -fsanitize=thread $(UNIT_SHORT)))
 
-# test_growth counts the basic blocks of the recipe layer.
+# test_growth counts the basic blocks of the recipe layer, without the checks of its states.
 UNIT_COUNTED_TESTS = $(patsubst %,$(UNIT_BUILD)/counted/%,$(filter test_growth,$(UNIT_TESTS)))
 $(UNIT_BUILD)/counted/%.o: %.c $(UNIT_HEADERS)
 	mkdir -p $(@D)

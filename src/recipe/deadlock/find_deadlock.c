@@ -198,7 +198,7 @@ follow_to_me(ZklSnapshot *s, ZklVertex *v)
 
 /*
  * Lists the shortest cycle, then the other owners of permits that its members wait for, and
- * what these wait for.  All members are marked as "ahead"; this clears the mark.
+ * what these wait for.  All of them are marked as "ahead" before, and not any more afterwards.
  */
 static void
 list_edges(ZklSnapshot *s)

@@ -160,21 +160,14 @@ zkl__report_compose(ZklDetector *d, ZklReport *report, bool *is_needed)
  * Publishing
  */
 
-/*
- * Deletes a znode of the report, which may exist or not, without waiting: as a node in a queue
- * that is given up.  If memory is exhausted, it ends with the session.
- */
+/* Deletes a znode of the report, which may exist or not, without waiting. */
 static void
 delete_znode(ZklDetector *d, const char *parent, uint64_t local)
 {
-	ZklNode    *node = zkl__node_new(d->session, parent, ZKL_MODE_NONE,
-									 zkl__config(d->session)->node_names, "", 0, false);
+	char		name[ZKL_WAITING_NAME_SIZE];
 
-	if (node == NULL)
-		return;
-	zkl_waiting_name(d->me, local, node->name);
-	node->state = NODE_LISTING;
-	zkl__node_leave(node);
+	zkl_waiting_name(d->me, local, name);
+	zkl__delete_later(d->session, parent, name);
 }
 
 /* Is the delete of a znode of an earlier report not finished?  A create must not overtake it. */

@@ -191,7 +191,7 @@ zkl_report_is_unchanged(const ZklReport *before, const ZklReport *later,
 
 
 /*
- * Hashes, names and paths
+ * Paths of queues; names of the znodes of reports
  */
 
 char *

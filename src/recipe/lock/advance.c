@@ -208,8 +208,9 @@ may_be_gone(const ZklRequest *request)
 }
 
 /*
- * Grants the request when all nodes are first.  Of a node that was kept, an event of its
- * watch would come before the answer of the proof.
+ * Grants the request when all nodes are first.  A node that was kept is taken again only while
+ * it is watched: if it has been removed, the server has sent the event of the watch before the
+ * answer to the proof, so the proof shows that the node exists.
  */
 static void
 grant_locks(ZklRequest *request)

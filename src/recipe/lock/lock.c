@@ -118,7 +118,7 @@ zkl__lock_reduce(ZklLock *lock, ZklMode mode)
 
 
 /*
- * Confirmation: a proof that the leader has not expired the session (lease.c), behind
+ * Confirmation: a proof that the leader has not expired the session (lease_clock.c), behind
  * reads of the nodes that are not watched yet.  A server reports the removal of a watched
  * node before it answers a later proof.  So when the proof is answered, and no watch is
  * being set again, all nodes existed when the leader executed the proof.

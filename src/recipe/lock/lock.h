@@ -5,6 +5,7 @@
  *
  * From the top to the bottom; a file calls only files below it:
  *
+ *		check_request.c		asserts what states promise, in builds with ZKL_CHECKS
  *		requests.c			all requests of a session: their start, and what their owner may ask
  *		advance.c			one request: advancing, the news of its nodes, grant
  *		create.c			... creating its nodes and the znodes above them
@@ -50,6 +51,14 @@ struct ZklLocks
 /*
  * A lock that the session holds, or that a pending request will hold.  The anchor is its
  * first node and exists until the lock is released; the anchor's czxid is the token.
+ *
+ *					in the list		token	anchor		base		upgrade
+ *		requested	no				0		NULL		NULL		NULL
+ *		held		yes				set		set			anchor		maybe
+ *		lost		yes				set		maybe		NULL		maybe
+ *
+ * The nodes point back to the lock.  The anchor is HELD or DOWNGRADING, the upgrade HELD.  Of a
+ * lost lock, the nodes that are gone are NULL.
  */
 struct ZklLock
 {
@@ -75,6 +84,18 @@ typedef struct ZklParent
 /* The index of the parent that is created only when nodes[0] exists. */
 #define ZKL_PERMIT_NODE_PARENT 2
 
+/*
+ * A request for locks, or for a permit.
+ *
+ *		status		nodes							locks							calls
+ *		PENDING		all; NEW to HELD				all; taken if upgraded			maybe
+ *		OK			no more its own: NULL or not	those that are not taken		none that count
+ *		failed		given up; maybe freed			NULL							none that count
+ *
+ * While it is PENDING, the nodes point back to it.  With create_call all nodes are CREATING; with
+ * verify_call all are HELD.  A permit has one node, the mutex's, and, while it has the mutex, a
+ * second one, permit_node, that is not HELD.  A request that is_again has one node, which is HELD.
+ */
 struct ZklRequest
 {
 	ZklSession *session;
@@ -167,6 +188,10 @@ extern void zkl__request_create_nodes(ZklRequest *request);
 extern void zkl__request_created(ZklRequest *request, const ZklResult *result);
 extern void zkl__request_no_parent(ZklRequest *request);
 extern void zkl__request_send_parents(ZklRequest *request);
+
+/* check_request.c */
+extern void zkl__check_request(const ZklRequest *request);
+extern void zkl__check_locks(const ZklSession *session);
 
 /* lock.c */
 extern void zkl__lock_reduce(ZklLock *lock, ZklMode mode);

@@ -46,16 +46,21 @@ log_refusal(ZklNode *node)
 	zkl_log_keep_io(line);
 }
 
-/* The znode does not exist, or no longer exists. */
+/* The node is GONE: it does not exist, or no longer exists. */
 static void
 gone(ZklNode *node)
 {
-	node->state = NODE_GONE;
 	count_pending(node);
-	node->priv->state_call = NULL;
 	zkl__uses_end(node->session, &node->uses);
 	if (node->created_parent)
 		zkl__empty_parents_add(node);
+}
+
+static void
+deleted(ZklNode *node)
+{
+	zkl__node_take(node, ON_DELETED);
+	gone(node);
 }
 
 static void
@@ -76,7 +81,7 @@ on_deleted(ZklCall *call, const ZklResult *result)
 		zkl__node_send_delete(node);
 	}
 	else
-		gone(node);
+		deleted(node);
 }
 
 static void
@@ -119,31 +124,39 @@ zkl__node_leave(ZklNode *node)
 	node->anchor = NULL;
 	node->lock = NULL;
 	node->is_kept = false;
-	switch (node->state)
-	{
-		case NODE_NEW:
-			gone(node);
-			break;
-		case NODE_MOVING_UP:
-		case NODE_DOWNGRADING:
-			if (node->priv->state_call == NULL)
-				node->state = NODE_LEAVING;
-			break;
-		case NODE_LISTING:
-		case NODE_READING:
-		case NODE_WAITING:
-		case NODE_HELD:
-			node->priv->state_call = NULL;
-			node->state = NODE_LEAVING;
-			break;
-		case NODE_CREATING:
-		case NODE_UNKNOWN:
-		case NODE_LEAVING:
-		case NODE_GONE:
-			break;
-	}
+	if (node->state == NODE_GONE)
+		return;
+	zkl__node_take(node, ON_GIVEN_UP);
+	zkl__node_left(node);
+}
+
+/* A node that was given up is deleted, or is freed with its last call. */
+void
+zkl__node_left(ZklNode *node)
+{
 	if (node->state == NODE_LEAVING)
 		zkl__node_send_delete(node);
+	else if (node->state == NODE_GONE)
+		gone(node);
+}
+
+/*
+ * Deletes a znode of this session that is in no queue, and that may exist or not: as a node
+ * that was given up.  If memory is exhausted, it ends with the session.
+ */
+void
+zkl__delete_later(ZklSession *session, const char *parent, const char *name)
+{
+	ZklNode    *node = zkl__node_new(session, parent, ZKL_MODE_NONE,
+									 zkl__config(session)->node_names, "", 0, false);
+
+	if (node == NULL)
+		return;
+	zkl__node_set_name(node, name);
+	node->state = NODE_LEAVING; /* without the states before */
+	zkl__node_unwant(node);
+	count_pending(node);
+	zkl__node_send_delete(node);
 }
 
 /* Returns whether the node was given up and still exists, unless an ACL keeps it. */
@@ -164,7 +177,7 @@ on_all_deleted(ZklCall *call, const ZklResult *result)
 		next = node->priv->next_put_off;
 		node->priv->state_call = NULL;
 		if (result->code == ZKL_RC_OK)
-			gone(node);
+			deleted(node);
 		else if (result->code != ZKL_RC_CONNECTION_LOSS)
 			zkl__node_send_delete(node);
 	}

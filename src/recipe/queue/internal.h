@@ -42,6 +42,7 @@ extern void zkl__node_set_name(ZklNode *node, const char *name);
 extern void zkl__node_unwant(ZklNode *node);
 
 /* deletes.c */
+extern void zkl__node_left(ZklNode *node);
 extern void zkl__node_send_delete(ZklNode *node);
 
 /* list_elision.c */
@@ -62,7 +63,7 @@ extern void zkl__empty_parents_add(const ZklNode *node);
 extern void zkl__empty_parents_free(ZklSession *session);
 
 /* move.c */
-extern void zkl__node_move(ZklNode *node, ZklNodeState state, int32_t number);
+extern void zkl__node_move(ZklNode *node, ZklNodeEvent event, int32_t number);
 extern void zkl__node_send_move(ZklNode *node, ZklHandler handler);
 extern void zkl__node_moved(ZklNode *node, const ZklResult *result);
 

@@ -14,13 +14,13 @@
 
 #include "internal.h"
 
-/* Starts to rename the node to its mode and a number; "state" says why. */
+/* Starts to rename the node to its mode and a number; "event" says why. */
 void
-zkl__node_move(ZklNode *node, ZklNodeState state, int32_t number)
+zkl__node_move(ZklNode *node, ZklNodeEvent event, int32_t number)
 {
 	if (zkl_child_name(node->node_names, node->mode, zkl__session_id(node->session),
 					   node->guid_end, number, node->priv->new_name))
-		node->state = state;
+		zkl__node_take(node, event);
 }
 
 /*
@@ -48,7 +48,7 @@ move_done(ZklNode *node)
 {
 	zkl__node_set_name(node, node->priv->new_name);
 	node->priv->new_name[0] = '\0';
-	node->state = node->state == NODE_MOVING_UP ? NODE_LISTING : NODE_HELD;
+	zkl__node_take(node, ON_MOVED);
 }
 
 /*
@@ -65,7 +65,7 @@ move_failed(ZklNode *node, const ZklResult *result)
 		if (zkl__is_refusal(result->code))
 		{
 			node->priv->new_name[0] = '\0';
-			node->state = NODE_LISTING;
+			zkl__node_take(node, ON_NOT_MOVED);
 		}
 		if (node->priv->wanted && result->code != ZKL_RC_NO_NODE)
 			zkl__node_mark_failed(node, zkl__status_of(result->code), result->raw_code);

@@ -172,7 +172,6 @@ zkl__node_new(ZklSession *session, const char *lock_path,
 	node->session = session;
 	node->uses.subject = node;
 	node->uses.free_subject = node_free;
-	node->state = NODE_NEW;
 	node->priv->wanted = true;
 	node->mode = mode;
 	node->node_names = node_names;

@@ -4,16 +4,18 @@
  *		The znodes of a session in queues, each from create to delete.
  *
  *		node.h			names, order and positions: node.c, queue_order.c
- *		empty_parents.c	deletes znodes of locks and semaphores out of use
- *		nodes.c			all nodes of a session, and their news
- *		deletes.c		gives nodes up and deletes them, alone or together
- *		list_elision.c	proves that a node is first without a list of the queue
- *		ask.c				asks other sessions for nodes that they may keep
- *		move.c			renames nodes: upgrade and downgrade
- *		queue_lock.c	one node: the state machine from create to delete
+ * From the top to the bottom; a file calls only files below it:
  *
- * Each file calls only files above it in this list.  deletes.c and move.c set the state that
- * follows from an answer; queue_lock.c sends what the state requires.
+ *		queue_lock.c	one node: sends what its state requires, and takes the answers
+ *		move.c			renames nodes: upgrade and downgrade
+ *		ask.c			asks other sessions for nodes that they may keep
+ *		list_elision.c	proves that a node is first without a list of the queue
+ *		deletes.c		gives nodes up and deletes them, alone or together
+ *		node_state.c	the state that follows from what happens to a node: a pure function
+ *		check_node.c	asserts what the states promise, in builds with ZKL_CHECKS
+ *		nodes.c			all nodes of a session, and their news
+ *		empty_parents.c	deletes znodes of locks and semaphores out of use
+ *		queue_order.c, node.c	names, order and positions; declared in node.h
  *
  *-------------------------------------------------------------------------
  */
@@ -54,6 +56,26 @@
  * A node that is no longer wanted becomes LEAVING at once, except where an answer
  * decides what to delete: CREATING and UNKNOWN first find out whether the znode
  * exists; MOVING_UP and DOWNGRADING wait for the answer to a multi in flight.
+ *
+ * What is set in each state (check_node.c asserts it).  "Wanted": the node belongs to exactly
+ * one of a request, a lock (which has it), and the session (which keeps it); a node that is
+ * not wanted belongs to nothing.
+ *
+ *						wanted	belongs to				new_name	watched		state_call
+ *		NEW				yes		request					no			no			none
+ *		CREATING		maybe	request					no			no			maybe: list
+ *		UNKNOWN			maybe	request					no			no			maybe: look-up
+ *		LISTING			yes		request					no			maybe		maybe: list
+ *		READING			yes		request					no			yes			maybe: read
+ *		WAITING			yes		request					no			yes			none
+ *		MOVING_UP		maybe 	request					yes			yes			maybe: multi
+ *		HELD			yes		request, lock, session	no			maybe		none
+ *		DOWNGRADING		maybe	lock					yes			maybe		maybe: multi
+ *		LEAVING			no		nothing					maybe		maybe		maybe: delete
+ *		GONE			no		nothing					maybe		maybe		none
+ *
+ * Of the "maybe"s: without a call the operation of the state is sent with the next advance;
+ * MOVING_UP and DOWNGRADING that are not wanted have one.
  */
 typedef enum ZklNodeState
 {
@@ -67,8 +89,30 @@ typedef enum ZklNodeState
 	NODE_HELD,					/* first: the request may still read its czxid, or wait for other nodes */
 	NODE_DOWNGRADING,			/* held: rename to a reader of the same number */
 	NODE_LEAVING,				/* delete it */
-	NODE_GONE					/* does not exist; freed with its last call */
+	NODE_GONE,					/* does not exist; freed with its last call */
+	NODE_IMPOSSIBLE				/* no state: of what cannot happen (node_state.c) */
 } ZklNodeState;
+
+/* What happens to a node; the state follows from it (node_state.c). */
+typedef enum ZklNodeEvent
+{
+	ON_CREATING,				/* the create was sent */
+	ON_CREATED,					/* the znode exists: by the answer to the create, or by the look-up */
+	ON_NOT_CREATED,				/* it does not exist: the same */
+	ON_OUTCOME_OPEN,			/* the create has no answer, or one that leaves that open */
+	ON_FIRST,					/* nothing is before it; or a permit, and there is room for it */
+	ON_NOT_FIRST,				/* it has a predecessor */
+	ON_WAITING_WRITER,			/* an upgrade has to move up to a waiting writer */
+	ON_READ,					/* the predecessor was read, with a watch */
+	ON_CHANGE,					/* the position has to be looked up again */
+	ON_CONNECTED,				/* a new connection: watches and answers are lost */
+	ON_REDUCED,					/* its lock is reduced to shared mode */
+	ON_MOVED,					/* it has the new name */
+	ON_NOT_MOVED,				/* it has the old name */
+	ON_GIVEN_UP,
+	ON_DELETED,
+	ZKL_N_NODE_EVENTS
+} ZklNodeEvent;
 
 /* What is known about the watch on a held node (lock/hold_watch.c). */
 typedef enum ZklHoldWatch
@@ -195,7 +239,16 @@ extern bool zkl__was_asked(const ZklSession *session, const char *lock_path);
 extern void zkl__note_asked(const ZklNode *node);
 extern void zkl__node_keep_never(ZklNode *node);
 
+/* node_state.c */
+extern ZklNodeState zkl__node_next(ZklNodeState state, ZklNodeEvent event, bool wanted, bool is_sent);
+extern void zkl__node_take(ZklNode *node, ZklNodeEvent event);
+
+/* check_node.c */
+extern void zkl__check_node(const ZklNode *node);
+extern void zkl__check_nodes(const ZklSession *session);
+
 /* deletes.c */
+extern void zkl__delete_later(ZklSession *session, const char *parent, const char *name);
 extern void zkl__node_leave(ZklNode *node);
 extern bool zkl__node_is_pending_delete(const ZklNode *node);
 extern void zkl__leave_begin(ZklSession *session);

@@ -17,8 +17,8 @@
  *	 (list_elision.c); neither is repeated on a new connection, where its request checks
  *	 that it exists.  A missing predecessor is no proof: the predecessor may have given up,
  *	 or a downgrade may have created a lower number.
- * - A node waits for one answer at a time, that to node->priv->state_call.  A transition
- *	 clears state_call, and a handler ignores the answer to any other call.
+ * - A node waits for one answer at a time, that to node->priv->state_call.  Another state
+ *	 clears state_call (node_state.c), and a handler ignores the answer to any other call.
  *
  *-------------------------------------------------------------------------
  */
@@ -115,7 +115,7 @@ wait_for_predecessor(ZklNode *node, const char *other)
 {
 	if (!set_watched(node, other))
 		return;
-	node->state = NODE_READING;
+	zkl__node_take(node, ON_NOT_FIRST);
 	zkl__node_advance(node);
 	zkl__node_mark(node, NODE_PROGRESS);
 }
@@ -132,7 +132,7 @@ refuse_busy(ZklNode *node)
 	else
 	{
 		node->priv->lists_synced = true;
-		node->state = NODE_LISTING;
+		zkl__node_take(node, ON_CHANGE);
 		zkl__node_advance(node);
 	}
 }
@@ -142,7 +142,7 @@ zkl__node_look_again(ZklNode *node)
 {
 	node->priv->none_released = true;
 	node->priv->lists_synced = true;
-	node->state = NODE_LISTING;
+	zkl__node_take(node, ON_CHANGE);
 	zkl__node_advance(node);
 }
 
@@ -170,7 +170,7 @@ move_up(ZklNode *node, const char *writer)
 
 	if (!zkl_parse_child(writer, &contender) || !set_watched(node, writer))
 		return;
-	zkl__node_move(node, NODE_MOVING_UP, contender.number);
+	zkl__node_move(node, ON_WAITING_WRITER, contender.number);
 	zkl__node_advance(node);
 }
 
@@ -184,7 +184,7 @@ on_other_read(ZklCall *call, const ZklResult *result)
 		return;
 	if (result->code == ZKL_RC_NO_NODE)
 	{
-		node->state = NODE_LISTING;
+		zkl__node_take(node, ON_CHANGE);
 		zkl__node_advance(node);
 	}
 	else if (node->state == NODE_LISTING)
@@ -200,7 +200,7 @@ on_other_read(ZklCall *call, const ZklResult *result)
 		refuse_busy(node);
 	else
 	{
-		node->state = NODE_WAITING;
+		zkl__node_take(node, ON_READ);
 		zkl__node_mark_answer(node, NODE_BLOCKED, result);
 	}
 }
@@ -234,7 +234,7 @@ on_children(ZklCall *call, const ZklResult *result)
 	switch (position_of(node, result, &other))
 	{
 		case ZKL_POSITION_FIRST:
-			node->state = NODE_HELD;
+			zkl__node_take(node, ON_FIRST);
 			zkl__node_mark(node, NODE_PROGRESS);
 			break;
 		case ZKL_POSITION_WAITS:
@@ -287,16 +287,6 @@ zkl__node_predecessor(const ZklNode *node, ZklContender *predecessor)
 	return zkl__node_has_predecessor(node) && zkl_parse_child(node->priv->watched, predecessor);
 }
 
-/* Makes a waiting node list the queue when it is advanced next; ignores a list in flight. */
-static void
-relist(ZklNode *node)
-{
-	if (zkl__node_has_predecessor(node))
-		node->state = NODE_LISTING;
-	if (node->state == NODE_LISTING || node->state == NODE_CREATING)
-		node->priv->state_call = NULL;
-}
-
 
 /*
  * MOVING_UP and DOWNGRADING
@@ -312,7 +302,7 @@ on_moved(ZklCall *call, const ZklResult *result)
 	node->priv->state_call = NULL;
 	zkl__node_moved(node, result);
 	if (!node->priv->wanted)
-		zkl__node_leave(node);
+		zkl__node_leave(node);	/* also if the answer was lost */
 	else if (node->state == NODE_LISTING && node->failure == ZKL_OK)
 		zkl__node_advance(node);
 	zkl__node_mark(node, NODE_MOVED);
@@ -331,7 +321,7 @@ on_moved(ZklCall *call, const ZklResult *result)
 void
 zkl__node_creating(ZklNode *node, bool is_new_queue)
 {
-	node->state = NODE_CREATING;
+	zkl__node_take(node, ON_CREATING);
 	if (!node->is_permit && !is_new_queue && !zkl__elision_expected(node))
 		send_get_children(node);
 }
@@ -342,12 +332,8 @@ find_position(ZklNode *node)
 {
 	ZklElision	elision = zkl__elision(node);
 
-	node->state = NODE_LISTING;
 	if (elision == ZKL_ELISION_FIRST)
-	{
-		node->priv->state_call = NULL;
-		node->state = NODE_HELD;
-	}
+		zkl__node_take(node, ON_FIRST);
 	else if (elision == ZKL_ELISION_NONE)
 	{
 		zkl__elision_failed(node);
@@ -379,17 +365,16 @@ zkl__node_created(ZklNode *node, ZklResultCode code, const char *path,
 	{
 		zkl__node_set_name(node, name ? name + 1 : path);
 		node->czxid = czxid > 0 ? czxid : 0;	/* 0: will be read */
-		node->state = NODE_LISTING;
-		if (node->priv->wanted)
+		zkl__node_take(node, ON_CREATED);
+		if (node->state == NODE_LISTING)
 			find_position(node);
 		else
-			zkl__node_leave(node);
+			zkl__node_left(node);
 		return;
 	}
-	node->priv->state_call = NULL;	/* the list behind the create */
-	node->state = zkl__is_refusal(code) ? NODE_NEW : NODE_UNKNOWN;
-	if (node->state == NODE_NEW && !node->priv->wanted)
-		zkl__node_leave(node);
+	zkl__node_take(node, zkl__is_refusal(code) ? ON_NOT_CREATED : ON_OUTCOME_OPEN);
+	if (node->state == NODE_GONE)
+		zkl__node_left(node);
 	else if (code != ZKL_RC_CONNECTION_LOSS)
 		zkl__node_advance(node);
 }
@@ -400,7 +385,7 @@ zkl__node_downgrade(ZklNode *node)
 {
 	node->mode = ZKL_MODE_SHARED;
 	zkl__node_keep_never(node);
-	zkl__node_move(node, NODE_DOWNGRADING, node->number);
+	zkl__node_move(node, ON_REDUCED, node->number);
 	zkl__node_advance(node);
 }
 
@@ -429,7 +414,7 @@ zkl__node_advance(ZklNode *node)
 		case NODE_WAITING:
 			if (!node->priv->has_asked)
 			{
-				relist(node);
+				zkl__node_take(node, ON_CHANGE);
 				send_get_children(node);
 			}
 			break;
@@ -454,7 +439,9 @@ zkl__nodes_relist(ZklSession *session)
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 	{
 		node->priv->has_asked = false;
-		relist(node);
+		zkl__node_take(node, ON_CONNECTED);
+		if (node->state == NODE_LISTING || node->state == NODE_CREATING)
+			node->priv->state_call = NULL;	/* the list */
 		node->may_be_gone = node->may_be_gone || node->state > NODE_UNKNOWN;
 	}
 }
@@ -478,7 +465,7 @@ zkl__nodes_watched(ZklSession *session, const char *path)
 		else if (zkl__node_has_predecessor(node) && strcmp(node->priv->watched, child + 1) == 0)
 		{
 			zkl__prove_if_due(session);
-			relist(node);
+			zkl__node_take(node, ON_CHANGE);
 			zkl__node_advance(node);
 		}
 }

@@ -143,7 +143,7 @@ grant(ZklRequest *request)
 	}
 	request->nodes[0] = request->permit_node;
 	request->permit_node = NULL;
-	request->nodes[0]->state = NODE_HELD;
+	zkl__node_take(request->nodes[0], ON_FIRST);
 	request->nodes[0]->created_parent = mutex->created_parent;
 	mutex->created_parent = false;
 	zkl__request_grant(request);

@@ -193,13 +193,15 @@ ZklCall *
 zkl__send_all(ZklCall *call, ZklRequestForm form, const ZklOp *ops, int n)
 {
 	ZklSession *session;
+	int64_t		now;
 
 	if (call == NULL)
 		return NULL;
 	session = call->session;
+	now = zkl_now_ms();
 	/* Before another thread can send it. */
-	call->settled_ms = zkl__lease_settled_ms(session);
-	call->is_backed = zkl__lease_is_backed(session);
+	call->settled_ms = zkl__clock_settled_ms(&session->clock, now);
+	call->is_backed = zkl__clock_is_backed(&session->clock, now);
 	if (ops && zkl_client_submit(session->client, form, ops, n, call))
 	{
 		call->confirms = form == ZKL_MULTI || ops->kind == ZKL_OP_CREATE;

@@ -11,6 +11,7 @@
 #include <pthread.h>
 
 #include "recipe/batch.h"
+#include "lease_clock.h"
 #include "session.h"
 
 /* The root and the znodes right below it (session.c). */
@@ -25,13 +26,6 @@
 #define KEEPALIVE_MS 100
 #endif
 
-/* A confirmed quorum write. */
-typedef struct ZklConfirmation
-{
-	int64_t		submitted_ms;	/* 0: none */
-	int64_t		answered_ms;
-} ZklConfirmation;
-
 /* A retry of everything, for one cause. */
 typedef struct ZklRetry
 {
@@ -40,6 +34,20 @@ typedef struct ZklRetry
 	int			delay_ms;		/* then */
 } ZklRetry;
 
+/*
+ * What must be so in each state of a session (check_session.c asserts it):
+ *
+ *					connected	opened_ms	deadline_ms while something is held
+ *		CONNECTING	no			0			0
+ *		CONNECTED	yes			set			clock.trusted_until_ms, or OVERDUE
+ *		SUSPENDED	no			set			the same
+ *		EXPIRED		maybe		maybe		0, unless its owner has closed it
+ *		AUTH_FAILED	no			maybe		0
+ *
+ * Only a session in a final state, one of the last two, is_gone, is_left or is_ending; one that
+ * is_unproven is EXPIRED.  In a final state, calls are freed without an answer, so pointers to
+ * calls in nodes and requests are not valid any more.
+ */
 struct ZklSession
 {
 	pthread_mutex_t mutex;
@@ -60,15 +68,10 @@ struct ZklSession
 	bool		is_ending;		/* the client is closing */
 	ZklConnectionInfo connection;
 	int64_t		opened_ms;		/* when first connected */
-	int64_t		lease_from_ms;	/* submit time of the last quorum write that renewed the lease */
-	int64_t		reached_ms;		/* submit time of the last one, or handshake, that was answered */
-	int64_t		trusted_until_ms;	/* what is held is lost then; see lease.c */
-	int64_t		deadline_ms;	/* the same while something is held, 0, or OVERDUE; atomic */
-	ZklConfirmation settled;	/* the newest settled write; see lease.c */
-	ZklConfirmation confirmed;	/* a later one, not settled when it was noted */
+	ZklLeaseClock clock;
+	int64_t		deadline_ms;	/* clock.trusted_until_ms while something is held, 0, or OVERDUE; atomic */
 	ZklCall    *proof;			/* in flight */
 	ZklCall    *list_proof;		/* before lists; in flight */
-	int64_t		no_proof_before_ms; /* the last one failed */
 	bool		is_dropping;	/* the connection has no answer to a proof and ends */
 	bool		grant_waits;	/* a grant waits for a proof */
 	int64_t		timer_ms;		/* 0: none set */
@@ -77,7 +80,7 @@ struct ZklSession
 	int64_t		answered_ms;	/* the last one */
 	int64_t		keepalive_ms;	/* the last keepalive read */
 	unsigned	n_connections;	/* so far */
-	int			n_holds;		/* held by higher layers; see trusted_until_ms */
+	int			n_holds;		/* held by higher layers; see deadline_ms */
 	int			n_relied;		/* ... that the owner relies on, and that are not lost */
 	ZklUses    *garbage;		/* of subjects to be freed */
 
@@ -96,13 +99,9 @@ struct ZklSession
 extern void zkl__sweep(ZklSession *session);
 
 /* lease.c */
-extern int	zkl__proof_interval(const ZklSession *session);
 extern bool zkl__can_send_proof(const ZklSession *session);
 extern bool zkl__needs_proofs(const ZklSession *session);
-extern int64_t zkl__proof_due_ms(const ZklSession *session);
 extern void zkl__lease_confirmed(const ZklCall *call);
-extern int64_t zkl__lease_settled_ms(const ZklSession *session);
-extern bool zkl__lease_is_backed(const ZklSession *session);
 extern void zkl__lease_note_holds(ZklSession *session);
 extern void zkl__session_end(ZklSession *session, ZklSessionState state);
 extern void zkl__session_give_up(ZklSession *session);

@@ -1,36 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lease.c
- *		Computes how long the ensemble certainly keeps a session, and keeps it proven.
- *
- * Only a confirmed quorum write (see "confirms" in ZklCall) proves that the ensemble keeps
- * the session: a follower that is cut off answers reads and pings, a leader that is cut off
- * answers a sync.  Two times follow from it, both counted from the submission of the write:
- *
- *		lease		T/3: a commit may rely on what is held without asking
- *		trust		up to 2T/3: then what is held is lost, and the session ends
- *
- * The leader ends a session T after the last heartbeat that it received.  A forwarded write
- * is none: a follower reports heartbeats every half tick, on the connection that carries
- * the writes.  So when the leader confirms a write, it has every heartbeat that arrived half
- * a tick before, and a write that was answered so long before is settled: the leader counts
- * its heartbeat.  It keeps the session for T from the submission of the newest settled write.
- * Without one, the last heartbeat is the library's own ping, up to T/3 old.
- *
- * A write passes from a follower to the leader although nothing passes from the leader to the
- * follower, which then gets no pings, and reports no heartbeats.  So the write counts only if it
- * is backed: the leader had answered an earlier one, sent at most 5T/24 before, or the handshake
- * of the connection.  That answer came behind pings of the leader, and the follower's reports
- * came to the leader before this write.  So when it executes this write, it keeps the session until
- *
- *		T - T/3 (pings of the library) - T/8 (half a tick) - 5T/24 = T/3
- *
- * after the submission of this write.  Without a holder nothing is sent: the first write after
- * a pause is not backed, and backs the next one.
- *
- * While something is held, a proof is sent when the newest confirmed write is T/6 old: a
- * multi that only checks the root's znode.  The first one is sent earlier, as soon as the
- * write before is certainly known to the leader, because until then trust is only T/3.
+ *		The lease of a session (lease_clock.c), the deadline of what is held, and the end of
+ *		the session.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,83 +10,26 @@
 
 #include "internal.h"
 
-/*
- * The leader cannot expire the session before a third of the session timeout
- * has passed since the submission of a confirmed quorum write.
- */
-static int
-lease_length(const ZklSession *session)
-{
-	return session->connection.session_timeout_ms / 3;
-}
-
-/* Returns how much of the lease a commit needs from its check to its commit record. */
-static int
-lease_reserve(const ZklSession *session)
-{
-	return lease_length(session) / 2;
-}
-
-static int64_t
-lease_left_from(const ZklSession *session, int64_t submitted_ms)
-{
-	int64_t		left = submitted_ms + lease_length(session) - zkl_now_ms();
-
-	return submitted_ms == 0 || zkl__is_final(session) || left < 0 ? 0 : left;
-}
-
 /* Returns whether a confirmation submitted at this time leaves time enough to commit. */
 bool
 zkl__lease_suffices(const ZklSession *session, int64_t submitted_ms)
 {
-	return lease_left_from(session, submitted_ms) >= lease_reserve(session);
+	return !zkl__is_final(session) &&
+		zkl__clock_left(&session->clock, submitted_ms, zkl_now_ms()) >= zkl__clock_reserve(&session->clock);
 }
 
+/* Returns what is left of the lease; 0: nothing. */
+static int64_t
+lease_left(const ZklSession *session)
+{
+	return zkl__is_final(session) ? 0
+		: zkl__clock_left(&session->clock, session->clock.lease_from_ms, zkl_now_ms());
+}
 
 
 /*
- * Trust
+ * The deadline
  */
-
-/* A proof is due, or has not been answered in time, when this has passed. */
-int
-zkl__proof_interval(const ZklSession *session)
-{
-	return session->connection.session_timeout_ms / 6;
-}
-
-/* Half a tick: the session timeout should be at least four ticks. */
-static int
-report_interval(const ZklSession *session)
-{
-	return session->connection.session_timeout_ms / 8;
-}
-
-static bool
-is_settled(const ZklSession *session, const ZklConfirmation *write)
-{
-	return write->submitted_ms != 0 &&
-		zkl_now_ms() - write->answered_ms >= report_interval(session);
-}
-
-/* Returns when the newest settled write was submitted; 0: none. */
-int64_t
-zkl__lease_settled_ms(const ZklSession *session)
-{
-	return is_settled(session, &session->confirmed) ? session->confirmed.submitted_ms
-		: session->settled.submitted_ms;
-}
-
-static int64_t
-trust_from(const ZklCall *call)
-{
-	int64_t		timeout_ms = call->session->connection.session_timeout_ms;
-	int64_t		at_least = call->submitted_ms + timeout_ms / 3;
-	int64_t		at_most = call->submitted_ms + timeout_ms * 2 / 3;
-	int64_t		from_settled = call->settled_ms == 0 ? 0 : call->settled_ms + timeout_ms * 11 / 12;
-
-	return from_settled < at_least ? at_least : from_settled < at_most ? from_settled : at_most;
-}
 
 /* The owner has found the deadline passed: no later answer moves it. */
 #define OVERDUE (-1)
@@ -137,7 +52,7 @@ void
 zkl__lease_note_holds(ZklSession *session)
 {
 	bool		relies = session->n_holds > 0 && !zkl__is_final(session);
-	int64_t		deadline = relies ? session->trusted_until_ms : 0;
+	int64_t		deadline = relies ? session->clock.trusted_until_ms : 0;
 	int64_t		before;
 
 	do
@@ -146,41 +61,13 @@ zkl__lease_note_holds(ZklSession *session)
 	zkl__lease_arm(session);
 }
 
-/* Returns whether the leader has answered a request that was sent shortly before now. */
-bool
-zkl__lease_is_backed(const ZklSession *session)
-{
-	return zkl_now_ms() - session->reached_ms <=
-		(int64_t) session->connection.session_timeout_ms * 5 / 24;
-}
-
-static void
-renew(ZklSession *session, const ZklCall *call)
-{
-	int64_t		trusted_until_ms = trust_from(call);
-
-	if (call->submitted_ms > session->lease_from_ms)
-		session->lease_from_ms = call->submitted_ms;
-	if (trusted_until_ms > session->trusted_until_ms)
-		session->trusted_until_ms = trusted_until_ms;
-}
-
 /* A quorum write was confirmed. */
 void
 zkl__lease_confirmed(const ZklCall *call)
 {
 	ZklSession *session = call->session;
 
-	if (call->is_backed && zkl_now_ms() - call->submitted_ms <= zkl__proof_interval(session))
-		renew(session, call);
-	if (call->submitted_ms > session->reached_ms)
-		session->reached_ms = call->submitted_ms;
-	if (session->confirmed.submitted_ms == 0 || is_settled(session, &session->confirmed))
-	{
-		session->settled = session->confirmed;
-		session->confirmed.submitted_ms = call->submitted_ms;
-		session->confirmed.answered_ms = zkl_now_ms();
-	}
+	zkl__clock_confirmed(&session->clock, call, zkl_now_ms());
 	zkl__lease_note_holds(session);
 }
 
@@ -189,7 +76,7 @@ bool
 zkl__lease_has_expired(const ZklSession *session, int64_t now)
 {
 	return session->n_holds > 0 && !zkl__is_final(session) &&
-		(now >= session->trusted_until_ms || read_deadline(session) == OVERDUE);
+		(now >= session->clock.trusted_until_ms || read_deadline(session) == OVERDUE);
 }
 
 /* Ends the session if its lease has expired: no thread may rely on an older state. */
@@ -230,43 +117,22 @@ zkl__needs_proofs(const ZklSession *session)
 	return session->n_holds > 0 || session->grant_waits;
 }
 
-/* Returns whether a proof would lengthen the trust by much more than the time since the last. */
-static bool
-is_trust_short(const ZklSession *session)
-{
-	return session->trusted_until_ms <
-		session->lease_from_ms + session->connection.session_timeout_ms / 2;
-}
-
-/* Returns when the next proof is due. */
-int64_t
-zkl__proof_due_ms(const ZklSession *session)
-{
-	int64_t		due_ms = session->lease_from_ms + zkl__proof_interval(session);
-	int64_t		settles_ms = session->confirmed.answered_ms + report_interval(session);
-
-	if (is_trust_short(session) && settles_ms < due_ms)
-		due_ms = settles_ms;
-	return due_ms > session->no_proof_before_ms ? due_ms : session->no_proof_before_ms;
-}
-
 /* Sets the timer for the end of trust, the next proof, or its answer. */
 void
 zkl__lease_arm(ZklSession *session)
 {
 	if (session->n_holds > 0)
-		zkl__arm_timer(session, session->trusted_until_ms);
+		zkl__arm_timer(session, session->clock.trusted_until_ms);
 	if (session->proof && !session->is_dropping && zkl__is_connected(session))
-		zkl__arm_timer(session, session->proof->submitted_ms + zkl__proof_interval(session));
+		zkl__arm_timer(session, session->proof->submitted_ms + zkl__clock_interval(&session->clock));
 	else if (zkl__needs_proofs(session) && zkl__can_send_proof(session))
-		zkl__arm_timer(session, zkl__proof_due_ms(session));
+		zkl__arm_timer(session, zkl__clock_proof_due_ms(&session->clock));
 }
 
 bool
 zkl__lease_is_fresh(const ZklSession *session)
 {
-	return session->lease_from_ms != 0 &&
-		zkl_now_ms() - session->lease_from_ms <= zkl__proof_interval(session);
+	return zkl__clock_is_fresh(&session->clock, zkl_now_ms());
 }
 
 /* An answer has come; returns whether grants that waited for a proof go on. */
@@ -322,7 +188,7 @@ zkl_session_lease_lasts(ZklSession *session, bool for_commit)
 	bool		lasts;
 
 	zkl__session_lock(session);
-	lasts = lease_left_from(session, session->lease_from_ms) >= (for_commit ? lease_reserve(session) : 1);
+	lasts = lease_left(session) >= (for_commit ? zkl__clock_reserve(&session->clock) : 1);
 	zkl__session_unlock(session);
 	return lasts;
 }
@@ -352,7 +218,7 @@ zkl_session_info(ZklSession *session)
 	info.session_timeout_ms = session->connection.session_timeout_ms;
 	memcpy(info.server, session->connection.server, sizeof(info.server));
 	info.connected_ms = session->opened_ms ? now - session->opened_ms : 0;
-	info.lease_ms = lease_left_from(session, session->lease_from_ms);
+	info.lease_ms = lease_left(session);
 	info.n_locks = session->n_holds;
 	info.n_answers = session->n_answers;
 	info.has_open_parents = session->has_open_parents;

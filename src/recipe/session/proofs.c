@@ -4,18 +4,11 @@
  *		Sends proofs: multis that only check the root's znode, before grants, while something is
  *		held, and before lists that must not be old.
  *
- * lease.c says what an answer proves, and when the next proof is due.
+ * lease_clock.c says what an answer proves, and when the next proof is due.
  *
  *-------------------------------------------------------------------------
  */
 #include "internal.h"
-
-/* A proof was not sent, or failed: the next one needs a pause. */
-static void
-pause_proofs(ZklSession *session)
-{
-	session->no_proof_before_ms = zkl_now_ms() + zkl__proof_interval(session) / 8;
-}
 
 /* Sends a proof; returns the call, or NULL if there is no answer. */
 ZklCall *
@@ -57,7 +50,7 @@ send_proof(ZklSession *session)
 {
 	session->proof = zkl__prove(session, on_proof);
 	if (session->proof == NULL)
-		pause_proofs(session);
+		zkl__clock_pause(&session->clock, zkl_now_ms());
 	zkl__lease_arm(session);
 }
 
@@ -68,7 +61,7 @@ on_proof(ZklCall *call, const ZklResult *result)
 	ZklSession *session = call->session;
 
 	if (!zkl__proved(call, result))
-		pause_proofs(session);
+		zkl__clock_pause(&session->clock, zkl_now_ms());
 	else if (!call->is_backed && zkl__needs_proofs(session) && zkl__can_send_proof(session))
 		send_proof(session);
 }
@@ -77,29 +70,23 @@ on_proof(ZklCall *call, const ZklResult *result)
 void
 zkl__proofs_run(ZklSession *session, int64_t now)
 {
-	if (zkl__needs_proofs(session) && zkl__can_send_proof(session) && now >= zkl__proof_due_ms(session))
+	if (zkl__needs_proofs(session) && zkl__can_send_proof(session) && now >= zkl__clock_proof_due_ms(&session->clock))
 		send_proof(session);
 	if (session->proof == NULL || session->is_dropping || !zkl__is_connected(session) ||
-		now < session->proof->submitted_ms + zkl__proof_interval(session))
+		now < session->proof->submitted_ms + zkl__clock_interval(&session->clock))
 		return;
 	session->is_dropping = true;
 	zkl_client_drop(session->client);
 }
 
-/*
- * On a new connection the proof comes first; an earlier one proves nothing any more.  Its
- * server may grant a shorter session timeout, from which trust is then counted.
- */
+/* On a new connection the proof comes first; an earlier one proves nothing any more. */
 void
 zkl__proofs_connected(ZklSession *session)
 {
-	int64_t		at_most = session->lease_from_ms + session->connection.session_timeout_ms * 2 / 3;
-
-	if (session->trusted_until_ms > at_most)
-		session->trusted_until_ms = at_most;
+	zkl__clock_connected(&session->clock, session->connection.session_timeout_ms,
+						 session->connection.asked_ms);
 	zkl__lease_note_holds(session);
 	session->is_dropping = false;
-	session->reached_ms = session->connection.asked_ms;
 	session->proof = NULL;
 	if (zkl__needs_proofs(session))
 		send_proof(session);
@@ -109,7 +96,7 @@ zkl__proofs_connected(ZklSession *session)
 void
 zkl__prove_if_due(ZklSession *session)
 {
-	if (zkl__can_send_proof(session) && zkl_now_ms() >= zkl__proof_due_ms(session))
+	if (zkl__can_send_proof(session) && zkl_now_ms() >= zkl__clock_proof_due_ms(&session->clock))
 		send_proof(session);
 }
 
@@ -141,8 +128,9 @@ zkl__is_proving(const ZklSession *session)
  */
 
 /*
- * The list after a sync is trusted only if the sync has succeeded.  Its call was made right
- * before, and of all calls before a sync that has succeeded, only this one can be unanswered.
+ * The list behind a sync is trusted only if the sync has succeeded.  Then everything that was sent
+ * before the sync is answered.  So the one call before it that is not is that of the list:
+ * zkl__get_children() was given it, and then created the sync's.
  */
 static void
 on_synced(ZklCall *call, const ZklResult *result)

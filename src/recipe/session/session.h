@@ -5,9 +5,11 @@
  *
  *		session.c		the session, its connection and its timer; ACLs of the znodes above the locks
  *		batch.c			operations of the owner, for batch.h
+ *		check_session.c	asserts what states promise, in builds with ZKL_CHECKS
  *		proofs.c		sends proofs that the ensemble keeps the session
  *		calls.c			calls in flight; keepalive reads; the meaning of result codes
- *		lease.c			how long the ensemble certainly keeps the session; its end
+ *		lease.c			the deadline of what is held; the end of the session
+ *		lease_clock.c	how long the ensemble certainly keeps the session: pure functions of times
  *		session_state.c	its mutex, state, timer and retries, for every layer; waking its owner
  *
  * A file calls only files below it in this list.
@@ -23,16 +25,17 @@
  *		... timer_io					I/O				none; takes the session's
  *		... closed_io					I/O				none; frees the session
  *		zkl__... [2], ZklHandler,
- *		ZklUses, zkl__on_... [3]		any				session's
+ *		ZklUses							any				session's
  *		on_loss_io, on_revoke_io		any				session's
  *
  * [1] The thread that drives the library: I/O, the owner in zkl_client_exchange(), any in
- * zkl_client_flush().  [2] Except where a comment says otherwise.  [3] Those of src/recipe/queue and above.
+ * zkl_client_flush().  [2] Except where a comment says otherwise.
  *
  * The suffix _io marks callbacks of the client library, the client and the I/O thread,
- * and the functions of the log and the backend that they reach.  It means "may run on
- * any thread": the function must not call PostgreSQL.  Functions of src/recipe without
- * the suffix may run on any thread, too, as the table says.
+ * and the functions of the log and the backend that they reach: in src/backend, where all
+ * other functions run on the backend's thread, it means that the function may run on any
+ * thread, and must not call PostgreSQL.  In src/recipe nothing calls PostgreSQL; on which thread
+ * its functions run, with and without the suffix, is in the table.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,6 +44,21 @@
 
 #include "recipe/recipe.h"
 #include "recipe/zookeeper/client.h"
+
+/*
+ * States say what must be set in them, where they are declared; functions zkl__check_...() assert
+ * that before and after each object is advanced (engine.c).  Only in unit tests, fuzzers, and for
+ * a PostgreSQL with assertions.
+ */
+#ifdef ZKL_CHECKS
+#include <assert.h>
+#define ZKL_ASSERT(condition) assert(condition)
+#else
+#define ZKL_ASSERT(condition) ((void) 0)
+#endif
+
+/* Objects of one kind that are checked after each event. */
+#define ZKL_N_CHECKED 64
 
 typedef struct ZklNode ZklNode;
 
@@ -190,6 +208,9 @@ extern ZklCall *zkl__read_child(ZklCall *call, const char *parent, const char *c
 extern ZklStatus zkl__status_of(ZklResultCode code);
 extern bool zkl__is_refusal(ZklResultCode code);
 extern int	zkl__failed_op(const ZklResult *result);
+
+/* check_session.c */
+extern void zkl__check_session(const ZklSession *session);
 
 /* batch.c */
 extern void zkl__batches_connected(ZklSession *session);

@@ -3,7 +3,7 @@
  * operation.h
  *		Operations of ZooKeeper and the results of their execution.
  *
- * The vocabulary of the client (client.h) and of batches (recipe.h).
+ * The vocabulary of the client (client.h) and of batches (batch.h).
  *
  *-------------------------------------------------------------------------
  */
