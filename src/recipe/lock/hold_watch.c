@@ -69,19 +69,15 @@ zkl__hold_watch_restore(ZklNode *node, int32_t version)
 		zkl__hold_watch_later(node);
 }
 
-/* The node was read: has its data been replaced by a request to release the lock? */
+/* The data of a lock's node have been replaced by a request to release it; their version. */
 void
-zkl__hold_watch_revocation(ZklNode *node, const ZklResult *result)
+zkl__hold_watch_revoked(ZklNode *node, int32_t version)
 {
 	ZklLock    *lock = node->lock;
 
-	if (lock == NULL || node->is_permit ||
-		result->data_len != (int) strlen(ZKL_REVOKE_MESSAGE) ||
-		memcmp(result->data, ZKL_REVOKE_MESSAGE, strlen(ZKL_REVOKE_MESSAGE)) != 0)
-		return;
-	if (result->version != node->revoked_version)
+	if (version != node->revoked_version)
 	{
-		node->revoked_version = result->version;
+		node->revoked_version = version;
 		lock->revocations++;
 		if (lock->taken && !lock->lost)
 			zkl__config(node->session)->on_revoke_io();
@@ -91,10 +87,10 @@ zkl__hold_watch_revocation(ZklNode *node, const ZklResult *result)
 		return;
 	zkl__note_asked(node);
 	zkl__node_keep_never(node);
-	zkl__hold_watch_restore(node, result->version);
+	zkl__hold_watch_restore(node, version);
 }
 
-/* What follows from the answer depends on whose node it is (kept.c). */
+/* What follows from the answer depends on whose node it is (held.c). */
 static void
 on_hold_watch_set(ZklCall *call, const ZklResult *result)
 {

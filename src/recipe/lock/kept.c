@@ -10,10 +10,8 @@
  * first; behind it the watch on the node shows whether the node exists (lock.c).
  *
  * A contender asks for the node (ask.c).  The watch on the node reports that, so the
- * node is read right after the grant, after each event, and on each new connection.  All
- * is decided with the session's mutex held, on the thread that reads the answer: the node
- * is deleted if it is kept, or about to be taken again; of a node in use, the data get
- * the answer, and it is not kept any more.
+ * node is read right after the grant, after each event, and on each new connection.  What
+ * follows is decided with the session's mutex held, on the thread that reads the answer (held.c).
  *
  * Other programs do not ask.  So every n T/12 the session looks at a queue with n
  * contenders in which it keeps a node, and asks on behalf of a waiter.
@@ -170,135 +168,12 @@ zkl__kept_leave_all(ZklSession *session)
 }
 
 
-/*
- * Requests for a kept node
- */
-
 /* The lock has been granted with this node: from now on contenders may ask for it. */
 void
 zkl__kept_granted(ZklNode *node)
 {
 	node->check_ms = zkl_now_ms() + zkl__session_timeout_ms(node->session) / 12;
 	zkl__hold_watch_node(node);
-}
-
-/* Returns whether the node was kept, and is about to be taken again. */
-static bool
-is_again(const ZklNode *node)
-{
-	return node->request && node->request->is_again;
-}
-
-/* Returns whether the node is only kept: then any change of it is a question, and it goes. */
-static bool
-leave_if_kept(ZklNode *node)
-{
-	if (!node->is_kept)
-		return false;
-	zkl__note_asked(node);
-	zkl__node_leave(node);
-	return true;
-}
-
-/*
- * Another session wants the lock; "version" is that of the node's data.  A request that is
- * about to be granted for the first time does not lose its place.
- */
-static void
-be_asked(ZklNode *node, int32_t version)
-{
-	if (leave_if_kept(node))
-		return;
-	zkl__note_asked(node);
-	if (is_again(node))
-		zkl__node_mark(node, NODE_REMOVED);
-	else if (node->state < NODE_LEAVING)
-	{
-		zkl__node_keep_never(node);
-		zkl__hold_watch_restore(node, version);
-	}
-}
-
-/* A node with the mark of those that may be kept was read. */
-static void
-kept_read(ZklNode *node, const ZklResult *result)
-{
-	ZklKeepState state = zkl_parse_keep(result->data, result->data_len);
-
-	if (state == ZKL_KEEP_ASKED ||
-		(state != ZKL_KEEP_MAY && (node->is_kept || is_again(node))))	/* a request to release it */
-		be_asked(node, result->version);
-	else
-	{
-		if (state != ZKL_KEEP_MAY)	/* nobody will ask for it */
-			zkl__node_keep_never(node);
-		if (node->request)
-			zkl__node_mark(node, NODE_PROGRESS);
-	}
-}
-
-/* Without its watch no question for the node would arrive. */
-static void
-kept_unreadable(ZklNode *node)
-{
-	if (node->is_kept)
-		zkl__node_leave(node);
-	else if (is_again(node))
-		zkl__node_mark(node, NODE_REMOVED);
-}
-
-
-/*
- * News of held nodes
- */
-
-static bool
-has_mark(const ZklNode *node)
-{
-	return ((uint32_t) node->guid_end & ZKL_KEEP_BIT) != 0;
-}
-
-/* The watch was set, or the node could not be read. */
-static void
-was_read(ZklNode *node, const ZklResult *result)
-{
-	if (result->code == ZKL_RC_OK)
-	{
-		if (has_mark(node))
-			kept_read(node, result);
-		zkl__hold_watch_revocation(node, result);
-	}
-	else if (result->code != ZKL_RC_NO_NODE)
-	{
-		if (has_mark(node) && result->code != ZKL_RC_CONNECTION_LOSS)
-			kept_unreadable(node);
-	}
-	else if (node->request)
-		zkl__node_mark(node, NODE_REMOVED);
-	else
-		zkl__node_mark(node, NODE_LOST);
-}
-
-/* Takes the news that do not concern a request: of a node that is held, kept, or given up. */
-void
-zkl__hold_news(ZklNode *node, unsigned news)
-{
-	if (news & NODE_READ)
-		was_read(node, node->answer);
-	if (news & NODE_CHANGED && !leave_if_kept(node))
-		zkl__hold_watch_again(node);
-	if (news & NODE_LOST)
-	{
-		zkl__lock_node_lost(node);
-		zkl__node_leave(node);
-	}
-	if (news & NODE_MOVED && node->state == NODE_HELD)
-	{
-		node->revoked_version = 0;
-		zkl__hold_watch_later(node);
-	}
-	if (news & NODE_MOVED)
-		zkl__confirm_advance(node->session);
 }
 
 

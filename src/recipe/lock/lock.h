@@ -10,7 +10,8 @@
  *		advance.c			one request: advancing, the news of its nodes, grant
  *		create.c			... creating its nodes and the znodes above them
  *		request.c			... its state, its nodes, its failure
- *		kept.c				nodes that stay after their lock was released; news of held nodes
+ *		held.c				what the watch of a held node has found: one table
+ *		kept.c				nodes that stay after their lock was released
  *		lock.c				held locks: release, downgrade, confirmation, loss
  *		hold_watch.c		the watch that detects loss, revocation, and requests for kept nodes
  *
@@ -200,6 +201,50 @@ extern void zkl__confirm_start(ZklSession *session, bool fresh);
 extern ZklStatus zkl__confirm_status(ZklSession *session);
 extern void zkl__locks_free(ZklSession *session);
 
+/* held.c */
+
+/* Whose node is it? */
+typedef enum ZklHeldBy
+{
+	ZKL_HELD_BY_NOBODY,			/* given up */
+	ZKL_HELD_BY_LOCK,
+	ZKL_HELD_BY_REQUEST,		/* that waits for other nodes, a proof, or a permit */
+	ZKL_HELD_BY_AGAIN,			/* a request that takes again what was kept */
+	ZKL_HELD_BY_SESSION,		/* which keeps it */
+	ZKL_N_HELD_BY
+} ZklHeldBy;
+
+/* What has its watch found? */
+typedef enum ZklFinding
+{
+	ZKL_HOLD_FOUND_NOTHING,		/* no answer; or it exists, and may not be kept */
+	ZKL_HOLD_FOUND_OURS,		/* it may be kept */
+	ZKL_HOLD_FOUND_ASKED,		/* ... and a contender asks for it */
+	ZKL_HOLD_FOUND_OTHER,		/* ... and its data are the answer to that, or no word of ours */
+	ZKL_HOLD_FOUND_REVOKE,		/* a request to release it */
+	ZKL_HOLD_FOUND_REMOVED,
+	ZKL_HOLD_FOUND_UNREADABLE,	/* ... it may be kept, and no question for it would arrive */
+	ZKL_HOLD_FOUND_CHANGED,		/* it is not read yet */
+	ZKL_N_FINDINGS
+} ZklFinding;
+
+/* What is to be done?  In this order. */
+typedef enum ZklHeldResponse
+{
+	ZKL_NOTE = 1,				/* locks of this name are not kept for a while */
+	ZKL_KEEP_NOT = 2,			/* it is deleted when it is released */
+	ZKL_ANSWER = 4,				/* ... and the contender learns that it is in use */
+	ZKL_REVOKED = 8,			/* the owner of the lock learns of the request */
+	ZKL_LEAVE = 16,
+	ZKL_QUEUE_AGAIN = 32,
+	ZKL_LOSE = 64,
+	ZKL_GO_ON = 128,			/* the request looks at it again */
+	ZKL_WATCH = 256				/* it is read again */
+} ZklHeldResponse;
+
+extern unsigned zkl__held_response(ZklHeldBy holder, ZklFinding found);
+extern void zkl__hold_news(ZklNode *node, unsigned news);
+
 /* kept.c */
 extern ZklNode *zkl__kept_find(const ZklSession *session, const char *lock_path);
 extern void zkl__kept_leave(ZklSession *session, const char *lock_path);
@@ -207,14 +252,13 @@ extern bool zkl__kept_make_room(ZklSession *session, int n_nodes, size_t path_by
 extern void zkl__kept_leave_all(ZklSession *session);
 extern void zkl__lock_keep(ZklLock *lock, int keep_ms);
 extern void zkl__kept_granted(ZklNode *node);
-extern void zkl__hold_news(ZklNode *node, unsigned news);
 extern void zkl__kept_due(ZklSession *session);
 
 /* hold_watch.c */
 extern void zkl__hold_watch_restore(ZklNode *node, int32_t version);
 extern void zkl__hold_watch_node(ZklNode *node);
 extern void zkl__hold_watch_again(ZklNode *node);
-extern void zkl__hold_watch_revocation(ZklNode *node, const ZklResult *result);
+extern void zkl__hold_watch_revoked(ZklNode *node, int32_t version);
 extern void zkl__hold_watches_lost(ZklSession *session);
 extern void zkl__hold_watches_due(ZklSession *session);
 extern void zkl__hold_watch_later(ZklNode *node);

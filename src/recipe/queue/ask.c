@@ -4,7 +4,7 @@
  *		Asks other sessions for nodes that they may keep.
  *
  * A contender asks by a change of the node's data, which its owner watches.  The owner
- * deletes a node that it only keeps, or answers that it is in use (lock/kept.c).  The
+ * deletes a node that it only keeps, or answers that it is in use (lock/held.c).  The
  * change names the version that was read, so it replaces neither an answer nor another
  * program's data.
  *
