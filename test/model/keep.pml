@@ -224,7 +224,11 @@ inline forget_questions() {
 	target_version = 0
 }
 
-/* Lists the queue: the client has the lock, or finds its predecessor and the nodes to ask. */
+/*
+ * Lists the queue: the client has the lock, or finds its predecessor and the nodes to ask.  A
+ * question that a busy server has refused is asked again in the same way, as if the connection
+ * had been lost (zkl__node_advance(), WAITING).
+ */
 inline list() {
 #ifdef NO_REASK
 	bool has_asked = before != 0;
