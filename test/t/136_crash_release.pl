@@ -2,7 +2,7 @@
 # once all of these have gone: their locks are free without waiting for the session timeout. It
 # never closes a session whose process may still run.
 #
-# Promise: 3.4
+# Promises: 3.4, 11.5
 
 use strict;
 use warnings;
@@ -113,6 +113,26 @@ for my $n (1 .. 2)
 	wait_for_server();
 	free_at_once('crash with many sessions');
 	$_->drop for @many, $s;
+}
+
+# A session that holds nothing any more, and only keeps the lock.
+for my $end ('a backend', 'all processes')
+{
+	my $s = session($here);
+	$s->query_ok("SET zklock.keep_time = '10min'; SELECT zk_lock('x'), zk_unlock('x')");
+	is($t->query(q(SELECT kept FROM zk_locks WHERE name = 'x')), 't', "kill -9 of $end: the session keeps the lock");
+	if ($end eq 'a backend')
+	{
+		$s->kill9;
+		wait_for_server();
+	}
+	else
+	{
+		kill_all();
+		$here->start;
+	}
+	free_at_once("kill -9 of $end that keeps the lock");
+	$s->drop;
 }
 
 # The postmaster is killed.
