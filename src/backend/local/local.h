@@ -21,13 +21,18 @@
 extern bool zklock_local_is_held(uint64 key);
 
 /*
- * Acquires the lock among the sessions of this server.  Waits at most timeout_ms (0: not at
- * all), interruptibly, under lock_timeout and deadlock detection; returns false on
- * timeout.  If it waits, notes that and its name, "display", for the call.  Throws the
- * errors of a wait for a heavyweight lock.
+ * Acquires the lock among the sessions of this server, if that needs no wait for another one.  Waits
+ * for a moment if this session holds it in another mode; a deadlock found by that is an
+ * error, or with "is_attempt" a false.
  */
-extern bool zklock_local_acquire(uint64 key, const char *display, ZklMode mode, int64 timeout_ms,
-								 ZklockTimeout *call);
+extern bool zklock_local_try(uint64 key, ZklMode mode, bool is_attempt);
+
+/*
+ * Waits for the lock until the given time (zkl_now_ms()), interruptibly, under deadlock detection, but
+ * not under lock_timeout; returns false if that has passed.  Throws the errors of a wait for
+ * a heavyweight lock.
+ */
+extern bool zklock_local_wait(uint64 key, ZklMode mode, int64 until);
 
 /* Returns whether another session waits for it, while this one holds it in the mode. */
 extern bool zklock_local_has_waiters(uint64 key, ZklMode mode);

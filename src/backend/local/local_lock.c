@@ -98,8 +98,8 @@ is_expected(bool catch_deadlock)
 }
 
 /*
- * Starts the timeout.  lock_timeout, which is longer, does not apply meanwhile: it could pass before
- * this one is handled, and PostgreSQL reports a user's cancel, or statement_timeout, that comes with
+ * Starts the timeout.  lock_timeout does not apply meanwhile: it could pass before this one is
+ * handled, and PostgreSQL reports a user's cancel, or statement_timeout, that comes with
  * lock_timeout as lock_timeout.  The caller has begun a nest level of settings for it, as
  * PostgreSQL does for a function with a SET clause.
  */
@@ -170,31 +170,32 @@ zklock_local_is_held(uint64 key)
 		zklock_lock_held_by_me(&tag, ShareLock);
 }
 
+/*
+ * A session that holds the lock goes ahead of its waiters, but only if it waits itself; then
+ * the lock is granted at once, or there are other holders.
+ */
+#define OWN_WAIT_MS 1
+
 bool
-zklock_local_acquire(uint64 key, const char *display, ZklMode mode, int64 timeout_ms,
-					 ZklockTimeout *call)
+zklock_local_try(uint64 key, ZklMode mode, bool is_attempt)
 {
 	LOCKTAG		tag;
 
 	set_tag(&tag, key);
 	if (LockAcquire(&tag, lock_mode(mode), true, true) != LOCKACQUIRE_NOT_AVAIL)
 		return true;
+	return zklock_local_is_held(key) &&
+		wait_for_grant(&tag, lock_mode(mode), OWN_WAIT_MS, is_attempt);
+}
 
-	/*
-	 * A session that holds the lock goes ahead of its waiters, but only if it waits
-	 * itself; then the lock is granted at once, or there are other holders.
-	 */
-	if (zklock_local_is_held(key) &&
-		wait_for_grant(&tag, lock_mode(mode), 1, timeout_ms == 0))
-		return true;
-	if (timeout_ms == 0)
-		return false;
-	zklock_note_wait(call, display);
+bool
+zklock_local_wait(uint64 key, ZklMode mode, int64 until)
+{
+	LOCKTAG		tag;
 
-	/* If the user's lock_timeout ends first, its error is the right one. */
-	if (LockTimeout > 0 && LockTimeout <= timeout_ms)
-		timeout_ms = ZKLOCK_NO_TIMEOUT;
-	return wait_for_grant(&tag, lock_mode(mode), timeout_ms, false);
+	set_tag(&tag, key);
+	return wait_for_grant(&tag, lock_mode(mode), until == ZKLOCK_NEVER ? ZKLOCK_NO_TIMEOUT
+						  : Max(until - zkl_now_ms(), 1), false);
 }
 
 bool

@@ -33,7 +33,7 @@ is_answered(void *arg, int64 *check_again)
 
 	if (info.status != ZKL_PENDING)
 		return true;
-	*check_again = zklock_answer_by(&reader->timeout, reader->progress + info.progress + 1);
+	*check_again = zklock_call_end(&reader->call, ZKLOCK_ASKING, reader->progress + info.progress + 1).at;
 	return zkl_now_ms() >= *check_again;
 }
 
@@ -118,12 +118,12 @@ attempt_in_session(ZklockReader *reader, ZklockReadAttempt attempt, void *arg)
 {
 	bool		done;
 
-	reader->session = zklock_session_ready(reader->action, &reader->timeout);
+	reader->session = zklock_session_ready(reader->action, &reader->call);
 	reader->progress = 0;
 	reader->n_denied = 0;
 	done = read_sync(reader) && attempt(reader, arg);
 	end_batch(reader);
-	if (!done && zkl_now_ms() >= zklock_answer_by(&reader->timeout, 0))
+	if (!done && zkl_now_ms() >= zklock_call_end(&reader->call, ZKLOCK_ASKING, 0).at)
 		zklock_fail(reader->action, zklock_no_answer(reader->session, zklock_ensemble_timeout));
 	return done;
 }
@@ -134,7 +134,7 @@ zklock_read_ensemble(const ZklockAction *action, ZklockReadAttempt attempt, void
 	ZklockReader *reader = palloc0(sizeof(ZklockReader));
 
 	reader->action = action;
-	reader->timeout.timeout_ms = ZKLOCK_NO_TIMEOUT;
+	reader->call.timeout_ms = ZKLOCK_NO_TIMEOUT;
 	PG_TRY();
 	{
 		while (!attempt_in_session(reader, attempt, arg))

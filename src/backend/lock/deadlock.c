@@ -105,7 +105,7 @@ raise_deadlock(const ZklDeadlock *deadlock, bool is_permit, const char *display)
 
 /* Once per wait. */
 static void
-warn_of_limits(ZklockLongWait *w)
+warn_of_limits(ZklockQueueWait *w)
 {
 	if (w->warned)
 		return;
@@ -124,27 +124,24 @@ warn_of_limits(ZklockLongWait *w)
 
 /* Is the request decided, or its time over?  If not, lowers *check_again to its end. */
 static bool
-has_wait_ended(const ZklockLongWait *w, int64 *check_again)
+has_wait_ended(ZklockCall *call, int64 *check_again)
 {
-	bool		is_lock_timeout;
-	int64		left = zklock_time_left(w->timeout, &is_lock_timeout);
+	int64		end = zklock_call_end(call, ZKLOCK_BLOCKED, 0).at;
 
-	if (zkl_request_status(w->request) != ZKL_PENDING || left == 0)
-		return true;
-	if (left != ZKLOCK_NO_TIMEOUT)
-		*check_again = Min(*check_again, zkl_now_ms() + left);
-	return false;
+	*check_again = Min(*check_again, end);
+	return zkl_request_status(call->wait.request) != ZKL_PENDING || zkl_now_ms() >= end;
 }
 
 /* Ends the wait for an answer, or a pause, which also ends when the session changes. */
 static bool
 is_step_done(void *arg, int64 *check_again)
 {
-	ZklockLongWait *w = arg;
+	ZklockCall *call = arg;
+	ZklockQueueWait *w = &call->wait;
 	bool		is_new = w->pause_until != 0;
 
 	zklock_wait_is_for(ZKLOCK_WAIT_LOCK);
-	if (has_wait_ended(w, check_again))
+	if (has_wait_ended(call, check_again))
 		return true;
 	if (w->awaited)
 		return zkl_batch_info(w->awaited).status != ZKL_PENDING;
@@ -154,31 +151,31 @@ is_step_done(void *arg, int64 *check_again)
 }
 
 static bool
-await_step(ZklockLongWait *w)
+await_step(ZklockCall *call)
 {
 	int64		unused = ZKLOCK_NEVER;
 
-	zklock_wait(w->session, is_step_done, w);
-	return !has_wait_ended(w, &unused);
+	zklock_wait(call->wait.session, is_step_done, call);
+	return !has_wait_ended(call, &unused);
 }
 
 static bool
 await_batch(void *arg, ZklBatch *batch)
 {
-	ZklockLongWait *w = arg;
+	ZklockCall *call = arg;
 
-	w->awaited = batch;
-	return await_step(w);
+	call->wait.awaited = batch;
+	return await_step(call);
 }
 
 static bool
 pause_step(void *arg, int ms)
 {
-	ZklockLongWait *w = arg;
+	ZklockCall *call = arg;
 
-	w->awaited = NULL;
-	w->pause_until = zkl_now_ms() + ms;
-	return await_step(w);
+	call->wait.awaited = NULL;
+	call->wait.pause_until = zkl_now_ms() + ms;
+	return await_step(call);
 }
 
 /*
@@ -188,7 +185,7 @@ pause_step(void *arg, int ms)
 static int
 find_waiters(void *arg, const ZklLocalWaiter **local_waiters)
 {
-	ZklockLongWait *w = arg;
+	ZklockQueueWait *w = &((ZklockCall *) arg)->wait;
 	uint64		long_waits = zklock_long_waits();
 	MemoryContext old;
 
@@ -220,49 +217,49 @@ key_of(void *arg, const char *name)
  */
 
 static void
-begin(ZklockLongWait *w)
+begin(ZklockCall *call)
 {
 	static const ZklDetectorCallbacks callbacks = {await_batch, pause_step, find_waiters, key_of};
+	ZklockQueueWait *w = &call->wait;
 	ZklDetectorConfig config = {
 		.pid = MyProcPid,
 		.server = zklock_server_name(),
-		.may_requeue = w->timeout->may_requeue
+		.may_requeue = call->may_requeue
 	};
 
 	/* Kept locks are given up first: they are no edges. */
 	zkl_session_leave_kept(w->session);
 	w->scan_context = AllocSetContextCreate(CurrentMemoryContext, "zklock lock table",
 											ALLOCSET_DEFAULT_SIZES);
-	w->detector = zkl_detector_begin(w->request, &config, &callbacks, w);
+	w->detector = zkl_detector_begin(w->request, &config, &callbacks, call);
 	if (w->detector == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory")));
 }
 
-bool
-zklock_search_deadlock(ZklockLongWait *w, bool is_permit, const char *display,
+void
+zklock_search_deadlock(ZklockCall *call, bool is_permit, const char *display,
 					   int64 *check_again)
 {
 	const ZklDeadlock *deadlock;
 	int64		next = ZKLOCK_NEVER;
 	bool		is_limited = false;
 
-	if (w->detector == NULL)
-		begin(w);
-	deadlock = zkl_detector_step(w->detector, &next, &is_limited);
+	if (call->wait.detector == NULL)
+		begin(call);
+	deadlock = zkl_detector_step(call->wait.detector, &next, &is_limited);
 	*check_again = Min(*check_again, next);
 	if (deadlock && deadlock->keeps_place)
-		return true;
-	if (deadlock)
+		call->must_requeue = true;
+	else if (deadlock)
 		raise_deadlock(deadlock, is_permit, display);
-	if (is_limited)
-		warn_of_limits(w);
-	return false;
+	else if (is_limited)
+		warn_of_limits(&call->wait);
 }
 
 void
-zklock_end_long_wait(ZklockLongWait *w)
+zklock_end_search(ZklockQueueWait *w)
 {
 	if (w->detector)
 		zkl_detector_end(w->detector);

@@ -48,71 +48,45 @@ extern int64 zklock_token(const ZklockName *name);
  */
 extern void zklock_check_own_permits(const ZklockName *name, int capacity, int64 timeout_ms);
 
-/* Requests the permit, and waits.  Returns and throws like zklock_await_request(). */
-extern ZklStatus zklock_request_permit(ZklockHold *permit, ZklockTimeout *timeout,
-									   ZklSession *session);
+/* Requests the permit of the call, and waits.  Returns and throws like zklock_await_request(). */
+extern ZklStatus zklock_request_permit(ZklockCall *call, ZklSession *session);
 
 
 /*
  * Waits in a queue of the ensemble (remote_wait.c)
  */
 
-/*
- * Waits for the request under lock_timeout, interruptibly.  "actions" are those of its
- * lock request items.  Returns OK; PENDING or BUSY on timeout, or PENDING if the
- * caller must requeue; SESSION_LOST, LOCK_LOST or OTHER_CAPACITY.  Then the caller takes
- * what is granted and ends the request.  In all other cases ends the request and throws.
- * A NULL request means that memory was exhausted.
- */
-extern ZklStatus zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
-									  ZklRequest *request,
-									  const ZklockAction *actions);
+/* The error context of a request. */
+extern ZklockAction zklock_action_of(const ZklockHold *hold);
 
 /*
- * Returns the session, connected; or NULL if the call has queued and its timeout has passed.
- * Waits and throws like zklock_session_ready().
+ * Waits for the request for these holds, interruptibly, as long as zklock_call_end() allows; keeps
+ * both in the call.  Returns OK; PENDING or BUSY on timeout, or PENDING if the caller must
+ * requeue; SESSION_LOST, LOCK_LOST or OTHER_CAPACITY.  Then the caller takes what is granted and
+ * ends the request.  In all other cases ends the request and throws.  A NULL request means
+ * that memory was exhausted.
  */
-extern ZklSession *zklock_reach_session(ZklockTimeout *timeout, const ZklockAction *action);
+extern ZklStatus zklock_await_request(ZklockCall *call, ZklSession *session, ZklRequest *request,
+									  ZklockHold **holds);
 
 
 /*
  * Detects deadlocks across servers (deadlock.c)
  */
 
-/* One wait in the ensemble; starts zeroed. */
-typedef struct ZklockLongWait
-{
-	/* set by the caller at the start */
-	ZklSession *session;
-	ZklRequest *request;
-	ZklockTimeout *timeout;
-
-	/* while the detector works */
-	ZklDetector *detector;		/* NULL: the wait is not long yet */
-	ZklBatch   *awaited;		/* by the current step; NULL: it pauses */
-	int64		pause_until;	/* ... until then, or, 0, until it is woken */
-
-	/* what was last seen of the server */
-	MemoryContext scan_context; /* of the local waiters */
-	uint64		long_waits;		/* at the last scan; 0: none */
-	ZklLocalWaiter *local_waiters;
-	int			n_local_waiters;
-	bool		warned;			/* ... that a deadlock may stay hidden */
-} ZklockLongWait;
-
 /*
  * Publishes a wait that has lasted for deadlock_timeout, and searches for a cycle.
  * Called whenever the wait is checked; lowers *check_again to the time of the next call.
  * Waits for answers, interruptibly, until the request is decided or its timeout has passed.
- * "display" is the name of what it waits for.  Throws 40P01.  Returns true, if the
- * timeout's "may_requeue" is set, when the caller is to queue again instead: it only keeps
- * a place in the queue for local waiters, and its failure would not break the cycle.
+ * "display" is the name of what it waits for.  Throws 40P01.  Sets the call's "must_requeue", if its
+ * "may_requeue" is set, when the caller is to queue again instead: it only keeps a place in the queue
+ * for local waiters, and its failure would not break the cycle.
  */
-extern bool zklock_search_deadlock(ZklockLongWait *long_wait, bool is_permit,
-								   const char *display, int64 *check_again);
+extern void zklock_search_deadlock(ZklockCall *call, bool is_permit, const char *display,
+								   int64 *check_again);
 
-/* Ends the wait, also after an error.  Neither throws nor waits. */
-extern void zklock_end_long_wait(ZklockLongWait *long_wait);
+/* Ends the search, if it has begun, also after an error.  Neither throws nor waits. */
+extern void zklock_end_search(ZklockQueueWait *wait);
 
 
 /*
@@ -258,7 +232,7 @@ typedef struct ZklockReader
 {
 	const ZklockAction *action;
 	ZklSession *session;		/* in this attempt */
-	ZklockTimeout timeout;
+	ZklockCall	call;
 	ZklBatch   *batch;			/* the last one, or NULL */
 	uint64		progress;		/* of the batches before it, in this attempt */
 	int			n_denied;		/* znodes that ACLs forbid to read, in this attempt */

@@ -19,88 +19,64 @@
 #include "backend/local/local.h"
 #include "backend/lock/lock.h"
 
-/* State of a call of zklock_acquire(). */
-typedef struct LockAcquisition
-{
-	ZklockNames *names;			/* NULL: a permit */
-	ZklMode		mode;
-	ZklockScope scope;
-	ZklockHold **holds;			/* distinct, pinned, in the order of the local locks */
-	int			n;
-	ZklockTimeout timeout;
-	bool		requeued;
-} LockAcquisition;
-
-static ZklockAction
-action_of(const ZklockHold *hold)
-{
-	return hold->kind == ZKLOCK_SEMAPHORE ? ZKLOCK_ACTION_PERMIT(hold->name.display)
-		: ZKLOCK_ACTION_LOCK(hold->name.display);
-}
-
-
 /*
  * The ensemble lock
  */
 
 /* Enters the granted locks in the hold table. */
 static void
-take_granted(LockAcquisition *a, ZklRequest *request)
+take_granted(ZklockCall *call, int n)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
-	for (int i = 0, granted = 0; i < a->n; i++)
-	{
-		ZklockHold *hold = a->holds[i];
+	for (int i = 0; i < n; i++)
+		zklock_hold_granted(call->wait.holds[i], zkl_request_lock(call->wait.request, i),
+							call->mode, now);
+}
 
-		if (hold->mode >= a->mode)
-			continue;
-		zklock_hold_granted(hold, zkl_request_lock(request, granted++),
-							a->mode, now);
+/* Requests these locks, which the session does not hold in this mode. */
+static ZklRequest *
+make_request(ZklockCall *call, ZklSession *session, ZklockHold *const *holds, int n)
+{
+	ZklLockItem *items = palloc(sizeof(ZklLockItem) * n);
+	const char *data;
+	ZklRequest *request = NULL;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (holds[i]->lock == NULL)
+			zklock_fence_note(holds[i]);
+		items[i].name = holds[i]->name.encoded;
+		items[i].mode = call->mode;
+		items[i].held = holds[i]->lock;
+		items[i].may_be_kept = zklock_keep_time > 0 && call->names->values == NULL;
 	}
+	if (items[0].may_be_kept && items[0].held == NULL)
+		request = zkl_kept_request(session, items[0].name, items[0].mode, call->timeout_ms == 0);
+	if (request)
+	{
+		holds[0]->fence.is_known = false;	/* its node is older than this call */
+		return request;
+	}
+	data = zklock_identity();
+	return zkl_lock_request(session, items, n, call->timeout_ms == 0, data, strlen(data));
 }
 
 /* Requests the locks that are not covered by what the session holds. */
 static ZklStatus
-request_locks(LockAcquisition *a, ZklSession *session)
+request_locks(ZklockCall *call, ZklSession *session)
 {
-	ZklLockItem *items = palloc(sizeof(ZklLockItem) * a->n);
-	ZklockAction *actions = palloc(sizeof(ZklockAction) * a->n);
-	const char *data;
-	ZklRequest *request = NULL;
+	ZklockHold **holds = palloc(sizeof(ZklockHold *) * call->n);
 	ZklStatus	status;
 	int			n = 0;
 
-	for (int i = 0; i < a->n; i++)
-	{
-		ZklockHold *hold = a->holds[i];
-
-		if (hold->mode >= a->mode)
-			continue;
-		actions[n] = ZKLOCK_ACTION_LOCK(hold->name.display);
-		if (hold->lock == NULL)
-			zklock_fence_note(hold);
-		items[n].name = hold->name.encoded;
-		items[n].mode = a->mode;
-		items[n].held = hold->lock;
-		items[n].may_be_kept = zklock_keep_time > 0 && a->names->values == NULL;
-		n++;
-	}
-	if (items[0].may_be_kept && items[0].held == NULL)
-		request = zkl_kept_request(session, items[0].name, items[0].mode,
-								   a->timeout.timeout_ms == 0);
-	if (request)
-		a->holds[0]->fence.is_known = false;	/* its node is older than this call */
-	else
-	{
-		data = zklock_identity();
-		request = zkl_lock_request(session, items, n, a->timeout.timeout_ms == 0,
-								   data, strlen(data));
-	}
-	status = zklock_await_request(&a->timeout, session, request, actions);
+	for (int i = 0; i < call->n; i++)
+		if (call->holds[i]->mode < call->mode)
+			holds[n++] = call->holds[i];
+	status = zklock_await_request(call, session, make_request(call, session, holds, n), holds);
 	if (status == ZKL_OK)
-		take_granted(a, request);
-	zkl_request_end(request);
+		take_granted(call, n);
+	zkl_request_end(call->wait.request);
 	return status;
 }
 
@@ -109,21 +85,19 @@ request_locks(LockAcquisition *a, ZklSession *session)
  * another one.  Returns false on timeout.
  */
 static bool
-acquire_remote(LockAcquisition *a)
+acquire_remote(ZklockCall *call)
 {
-	const ZklockAction action = action_of(a->holds[0]);
+	const ZklockAction action = zklock_action_of(call->holds[0]);
 
-	zklock_no_answer_due(&a->timeout);	/* during the wait for the local lock */
 	for (;;)
 	{
-		ZklSession *session = zklock_reach_session(&a->timeout, &action);
+		ZklSession *session = zklock_session_ready(&action, call);
 		ZklStatus	status;
 
 		if (session == NULL)
 			return false;
 		zklock_show_session(session, zklock_session_namespace());
-		status = a->names == NULL ? zklock_request_permit(a->holds[0], &a->timeout, session)
-			: request_locks(a, session);
+		status = call->names == NULL ? zklock_request_permit(call, session) : request_locks(call, session);
 		if (status == ZKL_OK)
 		{
 			zklock_lease_watch(session);
@@ -143,73 +117,65 @@ acquire_remote(LockAcquisition *a)
  */
 
 /*
- * Returns whether this call can go on without the local lock.  After
- * pg_advisory_unlock_all() released the local lock of a lock that we hold, its new owner
- * waits for us in the ensemble, where the deadlock detector cannot see it.
+ * Can the call go on without the local lock?  It can if the session holds the lock in the ensemble
+ * already, in this mode or a stronger one; and if it holds it, but its local lock is gone:
+ * pg_advisory_unlock_all() releases it.  Then its new owner waits for us in the ensemble, where
+ * the deadlock detector cannot see it.
  */
 static bool
-can_do_without(const ZklockHold *hold)
+can_do_without(const ZklockCall *call, const ZklockHold *hold)
 {
-	return hold->mode != ZKL_MODE_NONE && !zklock_local_is_held(hold->local_key);
+	return hold->mode >= call->mode ||
+		(hold->mode != ZKL_MODE_NONE && !zklock_local_is_held(hold->local_key));
 }
 
-/*
- * Returns what is left of the timeout; if the call has waited already, also of lock_timeout,
- * which PostgreSQL would start from zero.
- */
-static int64
-local_timeout(const LockAcquisition *a, bool *is_lock_timeout)
-{
-	int64		left;
-
-	*is_lock_timeout = false;
-	if (a->timeout.waited_for == NULL)
-		return zklock_timeout_left(&a->timeout);
-	left = zklock_time_left(&a->timeout, is_lock_timeout);
-	return *is_lock_timeout ? Max(left, 1) : left;
-}
-
-/* Returns false if the timeout has passed; if it is lock_timeout, throws. */
+/* Waits for the sessions of this server that hold the lock.  Returns false on timeout. */
 static bool
-wait_local(LockAcquisition *a, ZklockHold *hold, int64 timeout_ms, bool is_lock_timeout)
+try_and_wait(ZklockCall *call, const ZklockHold *hold)
 {
-	ZklockAction action = action_of(hold);
-	ErrorContextCallback context = {error_context_stack, zklock_name_action, &action};
-	bool		acquired;
+	ZklockEnd	end;
 
-	error_context_stack = &context;
-	acquired = zklock_local_acquire(hold->local_key, hold->name.display, a->mode, timeout_ms,
-									&a->timeout);
-	if (!acquired && is_lock_timeout)
+	if (zklock_local_try(hold->local_key, call->mode, call->timeout_ms == 0))
+		return true;
+	if (call->timeout_ms == 0)
+		return false;
+	zklock_call_waits_for(call, hold->name.display);
+	end = zklock_call_end(call, ZKLOCK_BLOCKED, 0);
+	if (zkl_now_ms() < end.at && zklock_local_wait(hold->local_key, call->mode, end.at))
+		return true;
+	if (end.reason == ZKLOCK_END_LOCK_TIMEOUT)
 		zklock_raise_lock_timeout();
+	return false;
+}
+
+/* Returns false on timeout. */
+static bool
+acquire_local(ZklockCall *call, ZklockHold *hold)
+{
+	ZklockAction action = zklock_action_of(hold);
+	ErrorContextCallback context = {error_context_stack, zklock_name_action, &action};
+	ZklockModeCounts *counts = zklock_hold_counts(hold, call->mode);
+	bool		is_optional;
+
+	if (counts->local || hold->kind == ZKLOCK_SEMAPHORE)
+		return true;
+	if (!hold->exclusive.local && !hold->shared.local)
+		hold->local_key = hold->key ^ zklock_session_namespace();
+	is_optional = can_do_without(call, hold);
+	error_context_stack = &context;
+	counts->local = is_optional ? zklock_local_try(hold->local_key, call->mode, true)
+		: try_and_wait(call, hold);
 	error_context_stack = context.previous;
-	return acquired;
+	return counts->local || is_optional;
 }
 
 static bool
-acquire_local(LockAcquisition *a)
+acquire_all_local(ZklockCall *call)
 {
-	for (int i = 0; i < a->n; i++)
+	for (int i = 0; i < call->n; i++)
 	{
-		ZklockHold *hold = a->holds[i];
-		ZklockModeCounts *counts = zklock_hold_counts(hold, a->mode);
-		bool		is_lock_timeout;
-		int64		timeout_ms = local_timeout(a, &is_lock_timeout);
-		bool		optional;
-
 		CHECK_FOR_INTERRUPTS();
-		if (counts->local || hold->kind == ZKLOCK_SEMAPHORE)
-			continue;
-		if (!hold->exclusive.local && !hold->shared.local)
-			hold->local_key = hold->key ^ zklock_session_namespace();
-		optional = can_do_without(hold);
-		is_lock_timeout &= !optional && hold->mode < a->mode;
-		if (optional)
-			timeout_ms = 0;
-		else if (hold->mode >= a->mode)
-			timeout_ms = ZKLOCK_NO_TIMEOUT; /* held in a stronger mode: granted at once */
-		counts->local = wait_local(a, hold, timeout_ms, is_lock_timeout);
-		if (!counts->local && !optional)
+		if (!acquire_local(call, call->holds[i]))
 			return false;
 	}
 	return true;
@@ -221,12 +187,12 @@ acquire_local(LockAcquisition *a)
  */
 
 static void
-settle_all(LockAcquisition *a)
+settle_all(ZklockCall *call)
 {
-	for (int i = 0; i < a->n; i++)
+	for (int i = 0; i < call->n; i++)
 	{
-		a->holds[i]->pins--;
-		zklock_settle(a->holds[i]);
+		call->holds[i]->pins--;
+		zklock_settle(call->holds[i]);
 	}
 }
 
@@ -242,39 +208,39 @@ compare_holds(const void *a, const void *b)
  * name more locks than a session can hold: then this fails at the first one that is too much.
  */
 static void
-prepare_array(LockAcquisition *a)
+prepare_array(ZklockCall *call)
 {
-	static uint64 call = 0;
+	static uint64 last_call = 0;
 	int			room = zklock_max_locks - zklock_holds_count();
 
-	call++;
-	for (int i = 0; i < a->names->n; i++)
+	last_call++;
+	for (int i = 0; i < call->names->n; i++)
 	{
-		const ZklockName *name = zklock_names_get(a->names, i);
+		const ZklockName *name = zklock_names_get(call->names, i);
 		ZklockHold *hold = zklock_hold_find(name);
 
-		if (hold && hold->acquired == call)
+		if (hold && hold->acquired == last_call)
 			continue;
-		if ((hold == NULL || hold->mode < a->mode) && --room < 0)
+		if ((hold == NULL || hold->mode < call->mode) && --room < 0)
 			zklock_raise(ZKL_TOO_MANY, &ZKLOCK_ACTION_LOCK(name->display), 0);
 		hold = zklock_hold_prepare(name);
-		hold->acquired = call;
-		a->holds[a->n++] = hold;
+		hold->acquired = last_call;
+		call->holds[call->n++] = hold;
 	}
-	qsort(a->holds, a->n, sizeof(ZklockHold *), compare_holds);
+	qsort(call->holds, call->n, sizeof(ZklockHold *), compare_holds);
 }
 
 static void
-prepare_holds(LockAcquisition *a)
+prepare_holds(ZklockCall *call)
 {
-	if (a->names == NULL)
+	if (call->names == NULL)
 		return;
-	if (a->names->values)
-		prepare_array(a);
+	if (call->names->values)
+		prepare_array(call);
 	else
 	{
-		a->holds[0] = zklock_hold_prepare(&a->names->name);
-		a->n = 1;				/* only now: the line above may fail */
+		call->holds[0] = zklock_hold_prepare(&call->names->name);
+		call->n = 1;			/* only now: the line above may fail */
 	}
 }
 
@@ -283,18 +249,18 @@ prepare_holds(LockAcquisition *a)
  * for, so the data that this transaction reads next is older than the lock.
  */
 static void
-check_snapshot(const ZklockTimeout *timeout)
+check_snapshot(const ZklockCall *call)
 {
 	int			level = zklock_stale_snapshot == ZKLOCK_STALE_SNAPSHOT_ERROR
 		? ERROR : WARNING;
 
-	if (timeout->waited_for == NULL || zklock_stale_snapshot == ZKLOCK_STALE_SNAPSHOT_OFF ||
+	if (call->waited_for == NULL || zklock_stale_snapshot == ZKLOCK_STALE_SNAPSHOT_OFF ||
 		!IsolationUsesXactSnapshot() || !FirstSnapshotSet)
 		return;
 	ereport(level,
 			(errcode(level == ERROR ? ERRCODE_T_R_SERIALIZATION_FAILURE : ERRCODE_WARNING),
 			 errmsg("the snapshot of this transaction is older than its lock \"%s\"",
-					timeout->waited_for),
+					call->waited_for),
 			 errdetail("The transaction waited for the lock after it had taken its snapshot; changes committed by the previous holder are not visible."),
 			 errhint("Acquire the lock before the transaction, use READ COMMITTED, or set zklock.stale_snapshot.")));
 }
@@ -304,44 +270,44 @@ check_snapshot(const ZklockTimeout *timeout)
  * waiter.  Not with several locks, because it would give up the others too.
  */
 static bool
-can_requeue(const LockAcquisition *a)
+can_requeue(const ZklockCall *call)
 {
-	const ZklockHold *hold = a->holds[0];
+	const ZklockHold *hold = call->holds[0];
 
-	return a->n == 1 && !a->requeued && a->timeout.timeout_ms != 0 &&
+	return call->n == 1 && !call->requeued && call->timeout_ms != 0 &&
 		hold->mode == ZKL_MODE_NONE &&
 		hold->exclusive.local != hold->shared.local;
 }
 
 /* After the end of the request: lets the next local waiter queue.  Only once per call. */
 static void
-requeue(LockAcquisition *a)
+requeue(ZklockCall *call)
 {
-	ZklockHold *hold = a->holds[0];
+	ZklockHold *hold = call->holds[0];
 
 	ereport(DEBUG1,
 			(errmsg_internal("requeuing behind local waiters for lock \"%s\"",
 							 hold->name.display)));
-	a->requeued = true;
-	a->timeout.must_requeue = false;
-	zklock_hold_counts(hold, a->mode)->local = false;
-	zklock_local_release(hold->local_key, a->mode);
+	call->requeued = true;
+	call->must_requeue = false;
+	zklock_hold_counts(hold, call->mode)->local = false;
+	zklock_local_release(hold->local_key, call->mode);
 }
 
 /* Returns false on timeout. */
 static bool
-acquire_one_by_one(LockAcquisition *a, bool covered)
+acquire_one_by_one(ZklockCall *call, bool covered)
 {
 	for (;;)
 	{
-		if (!acquire_local(a))
+		if (!acquire_all_local(call))
 			return false;
-		a->timeout.may_requeue = can_requeue(a);
-		if (covered || acquire_remote(a))
+		call->may_requeue = can_requeue(call);
+		if (covered || acquire_remote(call))
 			return true;
-		if (!a->timeout.must_requeue)
+		if (!call->must_requeue)
 			return false;
-		requeue(a);
+		requeue(call);
 	}
 }
 
@@ -350,11 +316,11 @@ acquire_one_by_one(LockAcquisition *a, bool covered)
  * others.  So it must not have their places in the ensemble, either.
  */
 static void
-leave_kept(const LockAcquisition *a, ZklSession *session)
+leave_kept(const ZklockCall *call, ZklSession *session)
 {
-	for (int i = 0; session && i < a->n; i++)
-		if (a->holds[i]->mode == ZKL_MODE_NONE)
-			zkl_session_leave_kept_of(session, a->holds[i]->name.encoded);
+	for (int i = 0; session && i < call->n; i++)
+		if (call->holds[i]->mode == ZKL_MODE_NONE)
+			zkl_session_leave_kept_of(session, call->holds[i]->name.encoded);
 }
 
 /* Before the locks are counted: a cancel during this walk releases them. */
@@ -367,75 +333,75 @@ store_tokens(ZklockNames *names)
 
 /* Are all locks held already, in the ensemble and here?  Then they only have to be counted. */
 static bool
-are_held(const LockAcquisition *a)
+are_held(const ZklockCall *call)
 {
-	for (int i = 0; i < a->n; i++)
-		if (a->holds[i]->mode < a->mode || !zklock_hold_counts(a->holds[i], a->mode)->local)
+	for (int i = 0; i < call->n; i++)
+		if (call->holds[i]->mode < call->mode || !zklock_hold_counts(call->holds[i], call->mode)->local)
 			return false;
 	return true;
 }
 
 /* Acquires all locks or none.  Returns false on timeout. */
 static bool
-acquire_both(LockAcquisition *a)
+acquire_both(ZklockCall *call)
 {
-	const ZklockAction action = action_of(a->holds[0]);
+	const ZklockAction action = zklock_action_of(call->holds[0]);
 	ZklSession *session;
 	bool		covered = true;
 
-	a->timeout.started = a->timeout.lock_started = zkl_now_ms();
-	for (int i = 0; i < a->n; i++)
-		covered = covered && a->holds[i]->mode >= a->mode;
+	call->started = zkl_now_ms();
+	for (int i = 0; i < call->n; i++)
+		covered = covered && call->holds[i]->mode >= call->mode;
 
 	/* Connect first: no local wait while the ensemble is unreachable. */
 	if (!covered)
 	{
-		zklock_session_ready(&action, &a->timeout);
+		zklock_session_ready(&action, call);
 		if (zklock_holds_any())
 			zklock_check_loss();
 	}
 
 	/* Also if no request is sent: a later downgrade would have no node name. */
 	session = zklock_session_current();
-	if (session && !zkl_session_has_mode(session, a->mode))
+	if (session && !zkl_session_has_mode(session, call->mode))
 		zklock_raise(ZKL_NOT_SUPPORTED, &action, 0);
-	if (a->n > 1)
-		leave_kept(a, session);
-	if (!acquire_one_by_one(a, covered))
+	if (call->n > 1)
+		leave_kept(call, session);
+	if (!acquire_one_by_one(call, covered))
 		return false;
-	check_snapshot(&a->timeout);
+	check_snapshot(call);
 	return true;
 }
 
 static bool
-acquire(LockAcquisition *a)
+acquire(ZklockCall *call)
 {
 	volatile bool acquired = false;
 
 	PG_TRY();
 	{
-		prepare_holds(a);
-		acquired = are_held(a) || acquire_both(a);
-		if (acquired && a->names && a->names->tokens)
-			store_tokens(a->names);
+		prepare_holds(call);
+		acquired = are_held(call) || acquire_both(call);
+		if (acquired && call->names && call->names->tokens)
+			store_tokens(call->names);
 	}
 	PG_CATCH();
 	{
-		zklock_count_failed(&a->timeout);
-		settle_all(a);
+		zklock_count_failed(call);
+		settle_all(call);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 
-	for (int i = 0; acquired && i < a->n; i++)
-		zklock_hold_add(a->holds[i], a->mode, a->scope,
+	for (int i = 0; acquired && i < call->n; i++)
+		zklock_hold_add(call->holds[i], call->mode, call->scope,
 						GetCurrentTransactionNestLevel());
-	settle_all(a);
+	settle_all(call);
 	if (!acquired)
-		zklock_count_gave_up(&a->timeout);
-	else if (a->n > 0)
+		zklock_count_gave_up(call);
+	else if (call->n > 0)
 	{
-		zklock_count_acquired(&a->timeout, a->n);
+		zklock_count_acquired(call, call->n);
 		zklock_warn_open_parents();
 	}
 	return acquired;
@@ -445,16 +411,16 @@ bool
 zklock_acquire(ZklockNames *names, ZklMode mode, ZklockScope scope, int64 timeout_ms)
 {
 	ZklockHold *single;
-	LockAcquisition a = {
-		.names = names, .mode = mode, .scope = scope, .timeout.timeout_ms = timeout_ms, .holds = &single
+	ZklockCall	call = {
+		.names = names, .mode = mode, .scope = scope, .timeout_ms = timeout_ms, .holds = &single
 	};
 
 	zklock_check_loss();
 	/* Of an array, no more entries are prepared than the session has or can have. */
 	if (names->values)
-		a.holds = palloc(sizeof(ZklockHold *) *
-						 (Min(names->n, zklock_max_locks + zklock_holds_entries()) + 1));
-	return acquire(&a);
+		call.holds = palloc(sizeof(ZklockHold *) *
+							(Min(names->n, zklock_max_locks + zklock_holds_entries()) + 1));
+	return acquire(&call);
 }
 
 bool
@@ -462,14 +428,14 @@ zklock_acquire_permit(const ZklockName *name, int capacity, ZklockScope scope,
 					  int64 timeout_ms)
 {
 	ZklockHold *permit;
-	LockAcquisition a = {
-		.mode = ZKL_MODE_EXCLUSIVE, .scope = scope, .timeout.timeout_ms = timeout_ms, .holds = &permit, .n = 1
+	ZklockCall	call = {
+		.mode = ZKL_MODE_EXCLUSIVE, .scope = scope, .timeout_ms = timeout_ms, .holds = &permit, .n = 1
 	};
 
 	zklock_check_loss();
 	zklock_check_own_permits(name, capacity, timeout_ms);
 	permit = zklock_hold_prepare_permit(name, capacity);
-	return acquire(&a);
+	return acquire(&call);
 }
 
 int64

@@ -3,9 +3,8 @@
  * remote_wait.c
  *		Waits in a queue of the ensemble.
  *
- * Decides when a call gives up: its own timeout has passed, or it makes no progress.  Logs
- * long waits.  The sleeping itself is in wait.c, and the counting of what is held in locks.c
- * and semaphores.c.
+ * Tells call.c what the call waits for, logs long waits, and starts the search for deadlocks.  The
+ * sleeping itself is in wait.c, and the counting of what is held in locks.c and semaphores.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,59 +16,60 @@
 #include "backend/base/syntax.h"
 #include "backend/lock/lock.h"
 
-typedef struct RemoteWait
+ZklockAction
+zklock_action_of(const ZklockHold *hold)
 {
-	ZklockLongWait wait;
-	const ZklockAction *actions;	/* of its lock request items */
-	int64		started;
-	const char *logged;			/* what is awaited, in the server log; or NULL */
-} RemoteWait;
+	return hold->kind == ZKLOCK_SEMAPHORE ? ZKLOCK_ACTION_PERMIT(hold->name.display)
+		: ZKLOCK_ACTION_LOCK(hold->name.display);
+}
 
-static const char *
-awaited_text(const ZklRequestInfo *info, const char *display)
+/* Returns what has failed, or is awaited. */
+static const ZklockHold *
+culprit(const ZklockCall *call, const ZklRequestInfo *info)
 {
-	return psprintf(info->is_permit ? "a permit of semaphore \"%s\"" : "zk lock \"%s\"", display);
+	return call->wait.holds[Max(info->culprit, 0)];
 }
 
 /* Like log_lock_waits for the local lock; names the blocker. */
 static void
-log_long_wait(RemoteWait *w, ZklRequestInfo *info, int64 now)
+log_long_wait(ZklockCall *call, ZklRequestInfo *info)
 {
-	if (!log_lock_waits || w->logged || now - w->started < DeadlockTimeout)
+	ZklockQueueWait *w = &call->wait;
+
+	if (!log_lock_waits || w->logged)
 		return;
-	w->logged = awaited_text(info, w->actions[Max(info->culprit, 0)].display);
+	w->logged = psprintf(info->is_permit ? "a permit of semaphore \"%s\"" : "zk lock \"%s\"",
+						 culprit(call, info)->name.display);
 	zklock_make_plain(info->blocker);	/* written by any program */
 	ereport(LOG,
 			(errmsg("process %d still waiting for %s after %lld ms",
-					MyProcPid, w->logged, (long long) (now - w->started)),
+					MyProcPid, w->logged, (long long) (zkl_now_ms() - w->started)),
 			 info->blocker[0] ? errdetail_log("Blocked by: %s", info->blocker) : 0));
 }
 
-/* Checks a wait in the queue; returns true on timeout, or if the call must requeue. */
-static bool
-is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
-					int64 *check_again)
+static void
+log_long_wait_end(const ZklockQueueWait *w)
 {
-	bool		is_lock_timeout;
-	int64		left = zklock_time_left(w->wait.timeout, &is_lock_timeout);
+	if (w->logged)
+		ereport(LOG,
+				(errmsg("process %d acquired %s after %lld ms",
+						MyProcPid, w->logged, (long long) (zkl_now_ms() - w->started))));
+}
 
-	if (left == 0 && is_lock_timeout)
-		zklock_raise_lock_timeout();
-	if (left == 0 && w->wait.timeout->timeout_ms > 0)
-		return true;
-	if (left > 0)
-		*check_again = Min(*check_again, now + left);
-	if (info->blocked)
+/* Searches for a deadlock, when the call has been blocked for deadlock_timeout. */
+static void
+watch_long_wait(ZklockCall *call, ZklRequestInfo *info, int64 *check_again)
+{
+	int64		long_at = call->wait.started + DeadlockTimeout;
+
+	if (zkl_now_ms() < long_at)
 	{
-		log_long_wait(w, info, now);
-		if (now < w->started + DeadlockTimeout)
-			*check_again = Min(*check_again, w->started + DeadlockTimeout);
-		else if (zklock_deadlock_detection && w->wait.timeout->timeout_ms != 0 &&
-				 zklock_search_deadlock(&w->wait, info->is_permit,
-										w->actions[Max(info->culprit, 0)].display, check_again))
-			w->wait.timeout->must_requeue = true;
+		*check_again = Min(*check_again, long_at);
+		return;
 	}
-	return w->wait.timeout->must_requeue;
+	log_long_wait(call, info);
+	if (zklock_deadlock_detection && call->timeout_ms != 0)
+		zklock_search_deadlock(call, info->is_permit, culprit(call, info)->name.display, check_again);
 }
 
 /* How long a non-blocking attempt waits for what is not a pending delete of this server. */
@@ -79,153 +79,148 @@ is_blocked_too_long(RemoteWait *w, ZklRequestInfo *info, int64 now,
 #define FIRST_LOOK_MS 100
 
 /*
- * Returns whether a non-blocking attempt has waited too long: for a pending delete of this
- * server, whose backend may have no connection; for the answer of a session that keeps the
- * lock; or for a session that holds a semaphore's mutex.  If the own connection is down, an
- * answer is due instead.
+ * Sets how long a non-blocking attempt may be blocked: by a pending delete of this server, whose
+ * backend may have no connection; by the answer of a session that keeps the lock; or by a
+ * session that holds a semaphore's mutex.
  *
  * The session that the attempt waits for may hold the lock, if it has lost only its local lock:
  * pg_advisory_unlock_all().  Then it may have no pending delete, and the attempt does not wait.
  */
-static bool
-has_timed_out(const RemoteWait *w, const ZklRequestInfo *info, int64 now, int64 *check_again)
-{
-	bool		is_released = zklock_may_have_released((int64) info->released_by,
-													   zklock_session_namespace());
-	int64		bound = w->started + (is_released ? zklock_ensemble_timeout
-									  : Min(ZKLOCK_ATTEMPT_MS, zklock_ensemble_timeout));
-
-	if (!info->blocked || zkl_session_state(w->wait.session) != ZKL_SESSION_CONNECTED)
-		return false;
-	if (is_released)
-		*check_again = Min(*check_again, now + Max(now - w->started, FIRST_LOOK_MS));
-	else if (info->released_by != 0)
-		zkl_request_look_again(w->wait.request);
-	*check_again = Min(*check_again, bound);
-	return now >= bound;
-}
-
-/* A non-blocking attempt never waits for a holder. */
 static void
-note_wait(const RemoteWait *w, const ZklRequestInfo *info)
+limit_attempt(ZklockCall *call, const ZklRequestInfo *info, int64 *check_again)
 {
-	ZklockTimeout *timeout = w->wait.timeout;
+	ZklockQueueWait *w = &call->wait;
+	int64		now = zkl_now_ms();
 
-	if (!info->was_blocked || (timeout->timeout_ms == 0 && !info->is_permit))
-		return;
-	zklock_note_wait(timeout, w->actions[Max(info->culprit, 0)].display);
-	timeout->queued = true;
-}
-
-/*
- * None is due while the request is known to wait for another holder, nor while the
- * connection of a call that has queued is lost: it waits through an outage of any length.
- * A non-blocking attempt waits for nobody: an outage must end it.
- */
-static bool
-is_answer_due(const RemoteWait *w, const ZklRequestInfo *info)
-{
-	bool		connected = zkl_session_state(w->wait.session) == ZKL_SESSION_CONNECTED;
-
-	if (w->wait.timeout->timeout_ms == 0)
-		return !info->blocked || !connected;
-	return !info->blocked && (!w->wait.timeout->queued || connected);
-}
-
-/* Throws if an answer is overdue. */
-static void
-check_progress(RemoteWait *w, const ZklRequestInfo *info, int64 *check_again)
-{
-	int64		answer_by;
-
-	if (!is_answer_due(w, info))
+	if (zklock_may_have_released((int64) info->released_by, zklock_session_namespace()))
 	{
-		zklock_no_answer_due(w->wait.timeout);
+		w->attempt_ms = zklock_ensemble_timeout;
+		*check_again = Min(*check_again, now + Max(now - w->started, FIRST_LOOK_MS));
 		return;
 	}
-	answer_by = zklock_answer_by(w->wait.timeout, info->progress + 1);
-	if (zkl_now_ms() >= answer_by)
-		zklock_fail(&w->actions[Max(info->culprit, 0)],
-					zklock_no_answer(w->wait.session, answer_by - w->wait.timeout->progress_ms));
-	*check_again = Min(*check_again, answer_by);
+	w->attempt_ms = Min(ZKLOCK_ATTEMPT_MS, zklock_ensemble_timeout);
+	if (info->released_by != 0)
+		zkl_request_look_again(w->request);
+}
+
+/* A non-blocking attempt at a lock never waits for a holder. */
+static void
+update_queued(ZklockCall *call, const ZklRequestInfo *info)
+{
+	if (!info->was_blocked || (call->timeout_ms == 0 && !info->is_permit))
+		return;
+	zklock_call_waits_for(call, culprit(call, info)->name.display);
+	call->queued = true;
+}
+
+static ZklockSituation
+situation_of(const ZklockCall *call, const ZklRequestInfo *info)
+{
+	if (!info->blocked && !call->queued)
+		return ZKLOCK_ASKING;
+	if (zkl_session_state(call->wait.session) != ZKL_SESSION_CONNECTED)
+		return ZKLOCK_CUT_OFF;
+	return info->blocked ? ZKLOCK_BLOCKED : ZKLOCK_ASKING_AGAIN;
+}
+
+/* Throws, unless the call returns false. */
+static void
+raise_end(ZklockCall *call, const ZklRequestInfo *info, ZklockEnd end)
+{
+	ZklockAction action;
+
+	if (end.reason == ZKLOCK_END_LOCK_TIMEOUT)
+		zklock_raise_lock_timeout();
+	if (end.reason == ZKLOCK_END_TIMEOUT)
+		return;
+	action = zklock_action_of(culprit(call, info));
+	zklock_fail(&action, zklock_no_answer(call->wait.session, end.at - call->progress_at));
 }
 
 /* Ends the wait. */
 static bool
-is_granted(void *arg, int64 *check_again)
+is_over(void *arg, int64 *check_again)
 {
-	RemoteWait *w = arg;
+	ZklockCall *call = arg;
 	ZklRequestInfo info;
-	int64		now = zkl_now_ms();
-	ZklStatus	status;
+	ZklockSituation situation;
+	ZklockEnd	end;
+	ZklStatus	status = zkl_request_status(call->wait.request);
 
-	status = zkl_request_status(w->wait.request);
-	if (status == ZKL_OK && w->logged)
-		ereport(LOG,
-				(errmsg("process %d acquired %s after %lld ms",
-						MyProcPid, w->logged, (long long) (now - w->started))));
+	if (status == ZKL_OK)
+		log_long_wait_end(&call->wait);
 	if (status != ZKL_PENDING)
 		return true;
-	zkl_request_info(w->wait.request, &info);
-	note_wait(w, &info);
+	zkl_request_info(call->wait.request, &info);
+	update_queued(call, &info);
 	if (info.blocked)
 		zklock_wait_is_for(ZKLOCK_WAIT_LOCK);
-	if (w->wait.timeout->timeout_ms == 0 && has_timed_out(w, &info, now, check_again))
+	situation = situation_of(call, &info);
+	if (situation == ZKLOCK_BLOCKED && call->timeout_ms == 0)
+		limit_attempt(call, &info, check_again);
+	end = zklock_call_end(call, situation, info.progress + 1);
+	*check_again = Min(*check_again, end.at);
+	if (zkl_now_ms() >= end.at)
+	{
+		raise_end(call, &info, end);
 		return true;
-	if (w->wait.timeout->queued && is_blocked_too_long(w, &info, now, check_again))
-		return true;
-	check_progress(w, &info, check_again);
-	return false;
+	}
+	if (info.blocked && call->queued)
+		watch_long_wait(call, &info, check_again);
+	return call->must_requeue;
 }
 
 /* zklock's own errors name the lock. */
 static void
 name_awaited(void *arg)
 {
-	RemoteWait *w = arg;
+	ZklockCall *call = arg;
+	ZklockAction action;
 	ZklRequestInfo info;
 
 	if (geterrcode() != ERRCODE_QUERY_CANCELED && geterrcode() != ERRCODE_LOCK_NOT_AVAILABLE)
 		return;
-	zkl_request_info(w->wait.request, &info);
-	zklock_name_action(unconstify(ZklockAction *, &w->actions[Max(info.culprit, 0)]));
+	zkl_request_info(call->wait.request, &info);
+	action = zklock_action_of(culprit(call, &info));
+	zklock_name_action(&action);
 }
 
 /* After the wait, also after an error. */
 static void
-finish(RemoteWait *w, ZklRequestInfo *info)
+finish(ZklockCall *call, ZklRequestInfo *info)
 {
-	zkl_request_info(w->wait.request, info);
-	note_wait(w, info);
-	zklock_end_long_wait(&w->wait);
+	zkl_request_info(call->wait.request, info);
+	update_queued(call, info);
+	zklock_end_search(&call->wait);
 }
 
 ZklStatus
-zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
-					 ZklRequest *request, const ZklockAction *actions)
+zklock_await_request(ZklockCall *call, ZklSession *session, ZklRequest *request,
+					 ZklockHold **holds)
 {
-	RemoteWait	w = {
-		.wait = {.session = session, .request = request, .timeout = timeout},
-		.actions = actions
-	};
-	ErrorContextCallback context = {error_context_stack, name_awaited, &w};
+	ErrorContextCallback context = {error_context_stack, name_awaited, call};
+	ZklockAction action = zklock_action_of(holds[0]);
 	ZklStatus	status;
 	ZklRequestInfo info;
 
-	timeout->must_requeue = false;
+	call->must_requeue = false;
+	call->wait = (ZklockQueueWait)
+	{
+		.session = session,.request = request,.holds = holds
+	};
 	if (request == NULL)
-		zklock_raise(ZKL_NO_MEMORY, &actions[0], 0);
+		zklock_raise(ZKL_NO_MEMORY, &action, 0);
 	if (zkl_request_status(request) == ZKL_OK)	/* a kept lock is granted at once */
 		return ZKL_OK;
-	w.started = zkl_now_ms();
+	call->wait.started = zkl_now_ms();
 	PG_TRY();
 	{
 		error_context_stack = &context;
-		zklock_wait(session, is_granted, &w);
+		zklock_wait(session, is_over, call);
 	}
 	PG_CATCH();
 	{
-		finish(&w, &info);
+		finish(call, &info);
 		zkl_request_end(request);
 		PG_RE_THROW();
 	}
@@ -233,8 +228,8 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 	error_context_stack = context.previous;
 
 	status = zkl_request_status(request);
-	finish(&w, &info);
-	timeout->must_requeue = timeout->must_requeue && status == ZKL_PENDING;
+	finish(call, &info);
+	call->must_requeue = call->must_requeue && status == ZKL_PENDING;
 	switch (status)
 	{
 		case ZKL_OK:
@@ -246,24 +241,9 @@ zklock_await_request(ZklockTimeout *timeout, ZklSession *session,
 			return status;
 		default:
 			zkl_request_end(request);
+			action = zklock_action_of(culprit(call, &info));
 			if (status == ZKL_DEADLOCK)
-				zklock_raise_upgrade_deadlock(&actions[Max(info.culprit, 0)], info.blocker);
-			zklock_raise(status, &actions[Max(info.culprit, 0)], info.raw_code);
+				zklock_raise_upgrade_deadlock(&action, info.blocker);
+			zklock_raise(status, &action, info.raw_code);
 	}
-}
-
-ZklSession *
-zklock_reach_session(ZklockTimeout *timeout, const ZklockAction *action)
-{
-	bool		is_lock_timeout;
-	int64		left = zklock_time_left(timeout, &is_lock_timeout);
-	ZklSession *session;
-
-	if (!timeout->queued)
-		return zklock_session_ready(action, timeout);
-	session = zklock_session_by(action, left == ZKLOCK_NO_TIMEOUT ? ZKLOCK_NEVER
-								: zkl_now_ms() + left);
-	if (session == NULL && is_lock_timeout)
-		zklock_raise_lock_timeout();
-	return session;
 }

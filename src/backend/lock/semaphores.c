@@ -55,9 +55,9 @@ zklock_check_own_permits(const ZklockName *name, int capacity, int64 timeout_ms)
 }
 
 ZklStatus
-zklock_request_permit(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *session)
+zklock_request_permit(ZklockCall *call, ZklSession *session)
 {
-	ZklockAction action = ZKLOCK_ACTION_PERMIT(permit->name.display);
+	ZklockHold *permit = call->holds[0];
 	const char *data = zklock_identity();
 	ZklRequest *request;
 	ZklRequestInfo info;
@@ -65,14 +65,14 @@ zklock_request_permit(ZklockHold *permit, ZklockTimeout *timeout, ZklSession *se
 
 	zklock_show_permit(permit);
 	request = zkl_permit_request(session, permit->name.encoded, permit->capacity,
-								 timeout->timeout_ms == 0, data, strlen(data));
-	status = zklock_await_request(timeout, session, request, &action);
+								 call->timeout_ms == 0, data, strlen(data));
+	status = zklock_await_request(call, session, request, call->holds);
 	if (status == ZKL_OK)
 		zklock_hold_granted(permit, zkl_request_lock(request, 0),
 							ZKL_MODE_EXCLUSIVE, GetCurrentTimestamp());
 	zkl_request_info(request, &info);
 	zkl_request_end(request);
 	if (status == ZKL_OTHER_CAPACITY)
-		raise_other_capacity(action.display, info.capacity, permit->capacity);
+		raise_other_capacity(permit->name.display, info.capacity, permit->capacity);
 	return status;
 }

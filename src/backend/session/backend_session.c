@@ -248,9 +248,12 @@ reach_ensemble(const ZklockAction *action, int64 *deadline)
 	error_context_stack = context.previous;
 }
 
-/* A session that holds nothing is replaced; of one with locks loss.c reports the loss. */
-ZklSession *
-zklock_session_by(const ZklockAction *action, int64 deadline)
+/*
+ * Returns the session when it is connected; NULL if it is not by then.  One that holds nothing is
+ * replaced when it is lost; of one with locks loss.c reports the loss.
+ */
+static ZklSession *
+session_by(const ZklockAction *action, int64 deadline)
 {
 	for (;;)
 	{
@@ -274,16 +277,11 @@ zklock_session_by(const ZklockAction *action, int64 deadline)
 	}
 }
 
-ZklSession *
-zklock_session_ready(const ZklockAction *action, ZklockTimeout *timeout)
+static _Noreturn void
+fail_unconnected(const ZklockAction *action, int64 waited_ms)
 {
-	int64		answer_by = zklock_answer_by(timeout, 0);
-	int64		waited_ms = answer_by - timeout->progress_ms;
-	ZklSession *reached = zklock_session_by(action, answer_by);
 	bool		failed_at_tls;
 
-	if (reached)
-		return reached;
 	if (zkl_session_state(session) == ZKL_SESSION_SUSPENDED || zklock_holds_any())
 		zklock_fail(action, zklock_no_answer(session, waited_ms));
 
@@ -291,6 +289,21 @@ zklock_session_ready(const ZklockAction *action, ZklockTimeout *timeout)
 	failed_at_tls = zkl_tls_failures() != handshakes_failed_before;
 	zklock_session_close(ZKLOCK_CLOSE_MS);
 	zklock_fail(action, zklock_no_session(failed_at_tls, waited_ms));
+}
+
+ZklSession *
+zklock_session_ready(const ZklockAction *action, ZklockCall *call)
+{
+	ZklockEnd	end = zklock_call_end(call, call->queued ? ZKLOCK_CUT_OFF : ZKLOCK_ASKING, 0);
+	ZklSession *reached = session_by(action, end.at);
+
+	if (reached)
+		return reached;
+	if (end.reason == ZKLOCK_END_LOCK_TIMEOUT)
+		zklock_raise_lock_timeout();
+	if (end.reason == ZKLOCK_END_NO_ANSWER)
+		fail_unconnected(action, end.at - call->progress_at);
+	return NULL;
 }
 
 void

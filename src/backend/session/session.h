@@ -10,57 +10,12 @@
 #define ZKLOCK_SESSION_H
 
 #include "backend/base/base.h"
+#include "backend/session/call.h"
 
 
 /*
  * The one loop in which a backend sleeps (wait.c)
  */
-
-/* A time that is never reached. */
-#define ZKLOCK_NEVER PG_INT64_MAX
-
-/* No timeout of its own. */
-#define ZKLOCK_NO_TIMEOUT (-1)
-
-/* How long a call may wait for other holders, and the state of its wait. */
-typedef struct ZklockTimeout
-{
-	int64		timeout_ms;		/* 0: not at all; or ZKLOCK_NO_TIMEOUT */
-	int64		started;		/* zkl_now_ms() when the call began */
-	int64		lock_started;	/* ... its first wait for a lock, from which lock_timeout counts */
-	const char *waited_for;		/* the last lock that another held, locally or in the ensemble; or NULL */
-	bool		queued;			/* has waited in a queue of the ensemble */
-	bool		may_requeue;	/* the call can leave its place and queue again */
-	bool		must_requeue;	/* ... and must: the wait ended for this */
-	uint64		progress;		/* how far the call has got with the ensemble */
-	int64		progress_ms;	/* when; 0: no answer is due yet */
-	int64		due_ms;			/* since when an answer is due */
-} ZklockTimeout;
-
-/* The call waits for this lock, which another session holds. */
-extern void zklock_note_wait(ZklockTimeout *timeout, const char *display);
-
-/* Returns what is left of the timeout, or ZKLOCK_NO_TIMEOUT. */
-extern int64 zklock_timeout_left(const ZklockTimeout *timeout);
-
-extern _Noreturn void zklock_raise_lock_timeout(void);
-
-/*
- * Returns what is left of this and of lock_timeout, and whether it is lock_timeout that ends
- * first.  That applies, as in PostgreSQL, only while another session is known to block the call.
- */
-extern int64 zklock_time_left(const ZklockTimeout *timeout, bool *is_lock_timeout);
-
-/*
- * The rule for outages: a call that an answer is due to and that makes no progress for
- * zklock.ensemble_timeout fails.  Returns when that will be.  An attempt that has not queued
- * fails already at the end of its own timeout, but not within a second, which is for the
- * round trips.  "progress" is 0 without a session, otherwise above that of the request.
- */
-extern int64 zklock_answer_by(ZklockTimeout *timeout, uint64 progress);
-
-/* The call is known to wait for another holder: no answer is due. */
-extern void zklock_no_answer_due(ZklockTimeout *timeout);
 
 /* Wait events, shown in pg_stat_activity since PostgreSQL 17. */
 typedef enum ZklockWaitEvent
@@ -163,18 +118,12 @@ extern _Noreturn void zklock_raise(ZklStatus status, const ZklockAction *action,
 extern ZklSession *zklock_session_current(void);
 
 /*
- * Returns the session, connected.  Opens it if there is none.  Waits as long as
- * zklock_answer_by() allows, interruptibly, whatever lock_timeout is; throws 08001, 08006,
- * 28000, F0000.  If the session is lost and locks are held, returns it as it is, for
- * zklock_check_loss().
+ * Returns the session, connected.  Opens it if there is none.  Waits, interruptibly, until
+ * zklock_call_end(): then returns NULL if the call's timeout has passed, otherwise throws; also
+ * 08001, 08006, 28000, F0000.  If the session is lost and locks are held, returns it as it is,
+ * for zklock_check_loss().
  */
-extern ZklSession *zklock_session_ready(const ZklockAction *action, ZklockTimeout *timeout);
-
-/*
- * Same, but waits until a deadline (zkl_now_ms()) and then returns NULL instead of an
- * error.
- */
-extern ZklSession *zklock_session_by(const ZklockAction *action, int64 deadline);
+extern ZklSession *zklock_session_ready(const ZklockAction *action, ZklockCall *call);
 
 /* Returns whether the session is in a final state: expired, or credentials refused. */
 extern bool zklock_session_is_lost(ZklSession *session);
@@ -374,18 +323,8 @@ typedef enum ZklockStat
 	ZKLOCK_N_STATS
 } ZklockStat;
 
-/* The functions below neither throw nor wait nor allocate. */
-
+/* Neither throws nor waits nor allocates. */
 extern void zklock_count(ZklockStat stat, int64 n);
-
-/* A call acquired "n" locks or permits. */
-extern void zklock_count_acquired(const ZklockTimeout *timeout, int n);
-
-/* A call reached its timeout. */
-extern void zklock_count_gave_up(const ZklockTimeout *timeout);
-
-/* A call failed; called in PG_CATCH, before the error is flushed. */
-extern void zklock_count_failed(const ZklockTimeout *timeout);
 
 
 /*

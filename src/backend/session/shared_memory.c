@@ -52,8 +52,6 @@ typedef struct Counters
 	pg_atomic_uint64 counts[ZKLOCK_N_STATS];
 } Counters;
 
-/* the counters, stats_reset */
-
 /* MaxBackends of them. */
 static Slot *slots;
 static LWLock *lock;
@@ -342,50 +340,10 @@ zklock_copy_shown(ZklockShown *copy)
  * Counters
  */
 
-/* The session whose answers are counted, or NULL; and how many of them are. */
-
 void
 zklock_count(ZklockStat stat, int64 n)
 {
 	pg_atomic_fetch_add_u64(&counters->counts[stat], n);
-}
-
-static void
-count_wait(const ZklockTimeout *timeout)
-{
-	if (timeout->waited_for == NULL)
-		return;
-	zklock_count(ZKLOCK_STAT_WAITS, 1);
-	zklock_count(ZKLOCK_STAT_WAIT_MS, zkl_now_ms() - timeout->started);
-}
-
-void
-zklock_count_acquired(const ZklockTimeout *timeout, int n)
-{
-	zklock_count(ZKLOCK_STAT_ACQUISITIONS, n);
-	count_wait(timeout);
-}
-
-void
-zklock_count_gave_up(const ZklockTimeout *timeout)
-{
-	if (timeout->waited_for)
-		zklock_count(ZKLOCK_STAT_TIMEOUTS, 1);
-	count_wait(timeout);
-}
-
-void
-zklock_count_failed(const ZklockTimeout *timeout)
-{
-	int			sqlstate = geterrcode();
-
-	count_wait(timeout);
-	if (sqlstate == ERRCODE_LOCK_NOT_AVAILABLE)
-		zklock_count(ZKLOCK_STAT_TIMEOUTS, 1);
-	else if (sqlstate == ERRCODE_QUERY_CANCELED)
-		zklock_count(ZKLOCK_STAT_CANCELS, 1);
-	else if (sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED)
-		zklock_count(ZKLOCK_STAT_DEADLOCKS, 1);
 }
 
 PG_FUNCTION_INFO_V1(zklock_stat);
