@@ -13,8 +13,11 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
+#include "backend/base/settings.h"
 #include "backend/lock/lock.h"
-#include "backend/transaction/transaction.h"
+#include "backend/session/crash.h"
+#include "backend/session/shared_memory.h"
+#include "backend/transaction/hooks.h"
 #include "compat.h"
 
 ZKLOCK_MODULE_MAGIC;

@@ -25,11 +25,17 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "backend/base/holds.h"
+#include "backend/base/names.h"
+#include "backend/base/settings.h"
 #include "backend/local/local.h"
 #include "backend/lock/lock.h"
-#include "backend/transaction/transaction.h"
-#include "compat.h"
+#include "backend/lock/loss.h"
+#include "backend/session/call.h"
+#include "backend/session/interrupt.h"
+#include "recipe/recipe.h"
 #include "sql/views.h"
+#include "compat.h"
 
 static void
 require_argument(FunctionCallInfo fcinfo, int i)

@@ -19,10 +19,16 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "backend/base/holds.h"
+#include "backend/base/names.h"
+#include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/lock/lock.h"
-#include "compat.h"
+#include "backend/lock/znodes.h"
+#include "backend/session/errors.h"
+#include "backend/session/session.h"
+#include "recipe/recipe.h"
 #include "sql/views.h"
+#include "compat.h"
 
 #define HELD_LOCKS_COLUMNS 8
 #define SESSION_COLUMNS 7

@@ -10,7 +10,7 @@
 
 #include "fmgr.h"
 
-#include "backend/base/base.h"
+#include "backend/base/names.h"
 
 /*
  * Returns the rows of the lock and of the semaphore of one name, or of all (NULL), as the

@@ -13,9 +13,9 @@ use Test::More;
 my $check = abs_path("$FindBin::Bin/../../scripts/check-layers");
 my %good = (
 	'src/compat.h' => "#if PG_VERSION_NUM < 170000\n#endif\n",
-	'src/zklock.c' => qq(#include "recipe/recipe.h"\n#include "backend/base/base.h"\n),
+	'src/zklock.c' => qq(#include "recipe/recipe.h"\n#include "backend/base/names.h"\n),
 	'src/sql/functions.c' => calling('sql', 'backend_base'),
-	'src/backend/base/base.h' => qq(#include "recipe/recipe.h"\n#include "compat.h"\n),
+	'src/backend/base/names.h' => qq(#include "recipe/recipe.h"\n#include "compat.h"\n),
 	'src/backend/base/holds.c' => calling('backend_base', 'recipe_lock'),
 	'src/recipe/recipe.h' => '',
 	'src/recipe/lock/lock.h' => qq(#include "internal.h"\n#include "recipe/zookeeper/client.h"\n),
@@ -29,17 +29,17 @@ is(complaints(), '', 'a tree without violations has no complaint');
 
 # Includes.
 complains('src/recipe/zookeeper/client.h', '#include "recipe/lock/lock.h"', qr/client\.h includes \S+lock\.h, which is above/);
-complains('src/recipe/lock/lock.h', '#include "backend/base/base.h"', qr/lock\.h includes \S+base\.h, which is above/);
-complains('src/recipe/lock/lock.h', '#include "../../backend/base/base.h"',
-	qr{lock\.h includes src/backend/base/base\.h, which is above});
+complains('src/recipe/lock/lock.h', '#include "backend/base/names.h"', qr/lock\.h includes \S+names\.h, which is above/);
+complains('src/recipe/lock/lock.h', '#include "../../backend/base/names.h"',
+	qr{lock\.h includes src/backend/base/names\.h, which is above});
 complains('src/recipe/lock/lock.h', '#include "compat.h"', qr/lock\.h includes \S+compat\.h, which is above/);
 complains('src/recipe/lock/lock.h', '#include "recipe/zookeeper/zk_library.h"', qr/zk_library\.h, which is private to/);
 complains('src/recipe/lock/lock.h', '#include <zookeeper/zookeeper.h>', qr/lock\.h includes \S+ of the client library/);
 complains('src/recipe/lock/lock.h', '#  include "miscadmin.h"', qr/lock\.h includes miscadmin\.h of PostgreSQL/);
 complains('src/recipe/lock/lock.h', '#include <utils/memutils.h>', qr/lock\.h includes \S+ of PostgreSQL/);
-complains('src/backend/base/base.h', '#include "recipe/lock/lock.h"', qr/base\.h includes \S+lock\.h, but/);
+complains('src/backend/base/names.h', '#include "recipe/lock/lock.h"', qr/names\.h includes \S+lock\.h, but/);
 complains('src/zklock.c', '#include "recipe/lock/lock.h"', qr/zklock\.c includes \S+lock\.h, but/);
-complains('src/backend/base/base.h', '#if PG_VERSION_NUM < 170000', qr/base\.h knows PG_VERSION_NUM/);
+complains('src/backend/base/names.h', '#if PG_VERSION_NUM < 170000', qr/names\.h knows PG_VERSION_NUM/);
 
 # Calls.
 complains('src/recipe/lock/lock.c', 'void recipe_lock_too(void) { backend_base(); }', qr/lock\.c uses backend_base of .*above/);

@@ -273,7 +273,7 @@ note(State *s, int h, bool is_known)
 	const uint8_t *memory = s->memory[server_of(s, h)];
 	ZklockFenceMark mark;
 
-	zklock_fence_rule_note(&mark, (ZklockFencePair) {memory[0], memory[1]});
+	zklock_fence_rule_remember(&mark, (ZklockFencePair) {memory[0], memory[1]});
 	mark.is_known = is_known && (!in_recovery(s, h) || search.defect == TRUSTS_RECOVERY);
 	set_mark(&s->holder[h], mark);
 }

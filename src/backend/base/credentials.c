@@ -16,7 +16,8 @@
 
 #include "storage/fd.h"
 
-#include "backend/base/base.h"
+#include "backend/base/credentials.h"
+#include "backend/base/settings.h"
 #include "backend/base/syntax.h"
 
 #define MAX_AUTH_FILE 1024

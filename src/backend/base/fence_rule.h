@@ -34,7 +34,7 @@ typedef struct ZklockFenceMark
 
 /* Called before the create of the node is submitted. */
 static inline void
-zklock_fence_rule_note(ZklockFenceMark *mark, ZklockFencePair now)
+zklock_fence_rule_remember(ZklockFenceMark *mark, ZklockFencePair now)
 {
 	mark->pair = now;
 	mark->is_known = true;

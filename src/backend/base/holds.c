@@ -14,7 +14,10 @@
 #include "mb/pg_wchar.h"
 #include "utils/memutils.h"
 
-#include "backend/base/base.h"
+#include "backend/base/fence_rule.h"
+#include "backend/base/holds.h"
+#include "backend/base/names.h"
+#include "recipe/recipe.h"
 
 dlist_head	zklock_holds = DLIST_STATIC_INIT(zklock_holds);
 
@@ -294,16 +297,6 @@ zklock_hold_free_if_unused(ZklockHold *hold)
 	if (hold->levels)
 		pfree(hold->levels);
 	pfree(hold);
-}
-
-void
-zklock_refuse_worker(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
-			 errmsg("zklock cannot be used in a parallel worker"),
-			 errdetail("The locks of a session belong to its leader process."),
-			 errhint("Declare functions that call zklock PARALLEL RESTRICTED or PARALLEL UNSAFE.")));
 }
 
 

@@ -29,8 +29,9 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
-#include "backend/base/base.h"
+#include "backend/base/names.h"
 #include "backend/base/syntax.h"
+#include "recipe/recipe.h"
 
 /*
  * A role that could compute a name with the hash of another name could block it, although

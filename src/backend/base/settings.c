@@ -15,8 +15,9 @@
 
 #include "miscadmin.h"
 
-#include "backend/base/base.h"
+#include "backend/base/settings.h"
 #include "backend/base/syntax.h"
+#include "recipe/recipe.h"
 #include "compat.h"
 
 bool		zklock_is_preloaded = false;
@@ -364,4 +365,14 @@ zklock_report_not_preloaded(int level)
 			 errmsg("zklock is not in shared_preload_libraries"),
 			 errdetail("No function of zklock works without it."),
 			 errhint("Write shared_preload_libraries = 'zklock' in postgresql.conf, with the libraries that are there already, and restart the server.")));
+}
+
+void
+zklock_refuse_worker(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+			 errmsg("zklock cannot be used in a parallel worker"),
+			 errdetail("The locks of a session belong to its leader process."),
+			 errhint("Declare functions that call zklock PARALLEL RESTRICTED or PARALLEL UNSAFE.")));
 }

@@ -10,7 +10,8 @@
 
 #include "storage/lock.h"
 
-#include "backend/session/session.h"
+#include "recipe/recipe.h"
+
 
 
 /*

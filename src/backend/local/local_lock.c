@@ -24,6 +24,9 @@
 #include "utils/timeout.h"
 
 #include "backend/local/local.h"
+#include "backend/session/call.h"
+#include "backend/session/interrupt.h"
+#include "recipe/recipe.h"
 #include "compat.h"
 
 /* pg_advisory_lock() uses 1 and 2. */

@@ -24,7 +24,10 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "backend/base/holds.h"
 #include "backend/local/local.h"
+#include "backend/session/shared_memory.h"
+#include "recipe/recipe.h"
 
 /* PostgreSQL checks a wait after deadlock_timeout, and may then rearrange its queue. */
 #define CHECK_MS 50
@@ -138,7 +141,7 @@ read_waiters(Table *table)
 
 /* Marks the waiters that hold something.  Returns whether there are any. */
 static bool
-mark_holders(Table *table, const ZklockShown *shown)
+mark_holders(Table *table, const ZklockPublished *published)
 {
 	bool		any = false;
 	uint64		key;
@@ -152,8 +155,8 @@ mark_holders(Table *table, const ZklockShown *shown)
 			(waiter = find_waiter(table, entry->leaderPid)) != NULL && waiter->wait)
 			any = waiter->holds = true;
 	}
-	for (int i = 0; i < shown->n_permits; i++)
-		if ((waiter = find_waiter(table, shown->permits[i].pid)) != NULL && waiter->wait)
+	for (int i = 0; i < published->n_permits; i++)
+		if ((waiter = find_waiter(table, published->permits[i].pid)) != NULL && waiter->wait)
 			any = waiter->holds = true;
 	return any;
 }
@@ -374,7 +377,7 @@ add_held(StringInfo all, ZklHeldKind kind, uint64 key)
 
 /* Returns the locks and permits that the session holds, palloc'd. */
 static const ZklHeld *
-find_held(const LockData *locks, const ZklockShown *shown, const ZklockShownSession *session,
+find_held(const LockData *locks, const ZklockPublished *published, const ZklockPublishedSession *session,
 		  int *n)
 {
 	StringInfoData all;
@@ -390,9 +393,9 @@ find_held(const LockData *locks, const ZklockShown *shown, const ZklockShownSess
 			add_held(&all, (entry->holdMask & LOCKBIT_ON(ExclusiveLock)) ? ZKL_HELD_EXCLUSIVE : ZKL_HELD_SHARED,
 					 key ^ session->namespace_hash);
 	}
-	for (int i = 0; i < shown->n_permits; i++)
-		for (int k = 0; shown->permits[i].pid == session->pid && k < shown->permits[i].count; k++)
-			add_held(&all, ZKL_HELD_PERMIT, shown->permits[i].semaphore);
+	for (int i = 0; i < published->n_permits; i++)
+		for (int k = 0; published->permits[i].pid == session->pid && k < published->permits[i].count; k++)
+			add_held(&all, ZKL_HELD_PERMIT, published->permits[i].semaphore);
 	*n = all.len / (int) sizeof(ZklHeld);
 	return (ZklHeld *) all.data;
 }
@@ -413,13 +416,13 @@ int
 zklock_waiting_for_me(ZklLocalWaiter **local_waiters)
 {
 	Table		table = {0};
-	ZklockShown shown;
+	ZklockPublished published;
 	int			n = 0;
 
 	*local_waiters = NULL;
 	read_waiters(&table);
-	zklock_copy_shown(&shown);
-	if (mark_holders(&table, &shown))
+	zklock_copy_published(&published);
+	if (mark_holders(&table, &published))
 		follow_holders(&table);
 	ereport(DEBUG1,
 			(errmsg_internal("the lock table was read to find deadlocks across servers: %d of %d waits followed",
@@ -428,10 +431,10 @@ zklock_waiting_for_me(ZklLocalWaiter **local_waiters)
 		return 0;
 	reach_all(&table, true);
 	reach_all(&table, false);
-	*local_waiters = palloc(sizeof(ZklLocalWaiter) * (shown.n_sessions + 1));
-	for (int i = 0; i < shown.n_sessions; i++)
+	*local_waiters = palloc(sizeof(ZklLocalWaiter) * (published.n_sessions + 1));
+	for (int i = 0; i < published.n_sessions; i++)
 	{
-		const ZklockShownSession *session = &shown.sessions[i];
+		const ZklockPublishedSession *session = &published.sessions[i];
 		const Waiter *waiter = find_waiter(&table, session->pid);
 		ZklLocalWaiter *to = &(*local_waiters)[n];
 
@@ -443,7 +446,7 @@ zklock_waiting_for_me(ZklLocalWaiter **local_waiters)
 		to->waits_for = wait_text(waiter->wait);
 		to->only_for_place = waiter->only_for_place;
 		to->identity = waiter->path;
-		to->held = find_held(table.locks, &shown, session, &to->n_held);
+		to->held = find_held(table.locks, &published, session, &to->n_held);
 		n += to->n_held > 0;
 	}
 	return n;

@@ -6,7 +6,7 @@
  * The recipe layer finds them, in steps.  During a step this file waits for the answers of
  * the ensemble, passes on the sessions that wait for this backend in PostgreSQL's lock
  * manager (lock_waiters.c), and it raises the error.  Nothing happens before a wait in the
- * ensemble has lasted for deadlock_timeout.  Called only by remote_wait.c.
+ * ensemble has lasted for deadlock_timeout.  Called only by queue_wait.c.
  *
  * An interrupt leaves a step with longjmp(): zklock_end_long_wait() frees what it used.
  *
@@ -19,9 +19,15 @@
 #include "utils/backend_status.h"
 #include "utils/memutils.h"
 
+#include "backend/base/names.h"
 #include "backend/base/syntax.h"
 #include "backend/local/local.h"
-#include "backend/lock/lock.h"
+#include "backend/lock/queue_wait.h"
+#include "backend/session/call.h"
+#include "backend/session/shared_memory.h"
+#include "backend/session/wait.h"
+#include "recipe/batch.h"
+#include "recipe/recipe.h"
 
 /* Returns text of another server in a form that is safe in messages. */
 static char *

@@ -47,7 +47,14 @@
 #include "utils/builtins.h"
 #include "utils/resowner.h"
 
+#include "backend/base/fence_rule.h"
+#include "backend/base/holds.h"
+#include "backend/base/names.h"
+#include "backend/base/settings.h"
 #include "backend/lock/lock.h"
+#include "backend/lock/loss.h"
+#include "backend/session/errors.h"
+#include "recipe/recipe.h"
 
 /*
  * Shown as objsubid in pg_locks, as documented.  pg_advisory_lock() uses 1 and 2; the
@@ -153,9 +160,9 @@ read_pair(SharedPair *shared)
 }
 
 void
-zklock_fence_note(ZklockHold *hold)
+zklock_fence_remember(ZklockHold *hold)
 {
-	zklock_fence_rule_note(&hold->fence, read_pair(pair_of(hold)));
+	zklock_fence_rule_remember(&hold->fence, read_pair(pair_of(hold)));
 	hold->fence.is_known = !RecoveryInProgress();
 	pg_memory_barrier();		/* before the create is submitted */
 }

@@ -16,8 +16,19 @@
 #include "miscadmin.h"
 #include "utils/snapmgr.h"
 
+#include "backend/base/holds.h"
+#include "backend/base/names.h"
+#include "backend/base/settings.h"
 #include "backend/local/local.h"
 #include "backend/lock/lock.h"
+#include "backend/lock/loss.h"
+#include "backend/lock/queue_wait.h"
+#include "backend/session/call.h"
+#include "backend/session/errors.h"
+#include "backend/session/interrupt.h"
+#include "backend/session/session.h"
+#include "backend/session/shared_memory.h"
+#include "recipe/recipe.h"
 
 /*
  * The ensemble lock
@@ -45,7 +56,7 @@ make_request(ZklockCall *call, ZklSession *session, ZklockHold *const *holds, in
 	for (int i = 0; i < n; i++)
 	{
 		if (holds[i]->lock == NULL)
-			zklock_fence_note(holds[i]);
+			zklock_fence_remember(holds[i]);
 		items[i].name = holds[i]->name.encoded;
 		items[i].mode = call->mode;
 		items[i].held = holds[i]->lock;
@@ -96,7 +107,7 @@ acquire_remote(ZklockCall *call)
 
 		if (session == NULL)
 			return false;
-		zklock_show_session(session, zklock_session_namespace());
+		zklock_publish_session(session, zklock_session_namespace());
 		status = call->names == NULL ? zklock_request_permit(call, session) : request_locks(call, session);
 		if (status == ZKL_OK)
 		{

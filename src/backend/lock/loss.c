@@ -4,7 +4,7 @@
  *		Reports lost locks, and refuses commits that relied on them.
  *
  * The recipe layer detects a loss, in any thread, and requests a cancel of the
- * running statement (cancel.c).  The hooks of lifecycle.c then call the functions
+ * running statement (cancel.c).  The hooks of hooks.c then call the functions
  * here, to raise the error of the loss.  Only this file refuses commits.
  *
  *-------------------------------------------------------------------------
@@ -14,7 +14,15 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 
+#include "backend/base/holds.h"
+#include "backend/base/settings.h"
 #include "backend/lock/lock.h"
+#include "backend/lock/loss.h"
+#include "backend/session/interrupt.h"
+#include "backend/session/session.h"
+#include "backend/session/shared_memory.h"
+#include "backend/session/wait.h"
+#include "recipe/recipe.h"
 #include "compat.h"
 
 #define LOST_ONE "lock %s was lost"
@@ -47,11 +55,11 @@ static ZklockNameList affected;
 static char affected_name[ZKLOCK_LIST_NAME_BYTES];
 
 /*
- * Marks the lost locks.  Returns whether the whole session is lost, and the names of the lost
- * locks, or of all that are held.
+ * Marks the lost locks, and returns their names.  The session can end at any moment, in its own
+ * thread: *session_is_lost is what the marks are based on.
  */
 static ZklockNameList
-list_holds(bool lost_only, bool *session_is_lost)
+mark_lost(bool *session_is_lost)
 {
 	ZklSession *session = zklock_session_current();
 	ZklockNameList list = {0};
@@ -63,18 +71,35 @@ list_holds(bool lost_only, bool *session_is_lost)
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
 		hold->lost = hold->lock != NULL && (*session_is_lost || zkl_lock_is_lost(hold->lock));
-		if (hold->lost || (hold->lock != NULL && !lost_only))
+		if (hold->lost)
 			zklock_list_hold(&list, hold);
 	}
 	return list;
 }
 
+/* Marks the lost locks, and returns whether there are any. */
 static bool
-is_any_lost(void)
+mark_any_lost(void)
 {
 	bool		session_is_lost;
 
-	return list_holds(true, &session_is_lost).n > 0;
+	return mark_lost(&session_is_lost).n > 0;
+}
+
+static ZklockNameList
+list_held(void)
+{
+	ZklockNameList list = {0};
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &zklock_holds)
+	{
+		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
+
+		if (hold->lock)
+			zklock_list_hold(&list, hold);
+	}
+	return list;
 }
 
 /* Returns why "n" locks are lost, for DETAIL. */
@@ -132,11 +157,8 @@ raise_loss(bool keep)
 	/* This check ends a session whose lease has expired, and so requests a cancel. */
 	zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
 
-	/*
-	 * The session can end at any moment, in its own thread.  Then the next check closes it,
-	 * and reports what is not marked here.
-	 */
-	lost = list_holds(true, &session_lost);
+	/* The next check reports what is not marked here, and closes a session that ends now. */
+	lost = mark_lost(&session_lost);
 	keep = keep && lost.n > 0;
 	if (lost.n > 0)
 	{
@@ -165,7 +187,7 @@ zklock_check_loss(void)
 }
 
 static void
-note_affected(const ZklockNameList *list)
+keep_affected(const ZklockNameList *list)
 {
 	if (affected.n > 0 || list->n == 0)
 		return;
@@ -182,7 +204,7 @@ fail_transaction(const ZklockNameList *list, bool is_reported)
 		transaction.reported = is_reported;
 	}
 	transaction.failed = true;
-	note_affected(list);
+	keep_affected(list);
 }
 
 void
@@ -229,7 +251,7 @@ zklock_release_lost_locally(void)
 {
 	dlist_iter	iter;
 
-	if (!zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || !is_any_lost())
+	if (!zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) || !mark_any_lost())
 		return;
 	dlist_foreach(iter, &zklock_holds)
 	{
@@ -241,12 +263,12 @@ zklock_release_lost_locally(void)
 }
 
 void
-zklock_withdraw_requests(void)
+zklock_withdraw_cancels(void)
 {
-	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !is_any_lost())
+	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !mark_any_lost())
 	{
 		zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
-		if (is_any_lost())		/* lost just now */
+		if (mark_any_lost())	/* lost just now */
 			zklock_on_loss_io();
 	}
 }
@@ -329,7 +351,6 @@ static void
 confirm_all(void)
 {
 	ZklockNameList held;
-	bool		session_is_lost;
 	const char *problem;
 
 	transaction.failed = transaction.reported = true;	/* until it is confirmed */
@@ -337,8 +358,8 @@ confirm_all(void)
 	transaction.failed = problem != NULL;
 	if (problem == NULL)
 		return;
-	held = list_holds(false, &session_is_lost);
-	note_affected(&held);
+	held = list_held();
+	keep_affected(&held);
 	raise_unconfirmed(problem);
 }
 
@@ -356,7 +377,7 @@ zklock_confirm_hold(const ZklockHold *hold)
 }
 
 void
-zklock_note_release(const ZklockHold *released)
+zklock_check_release(const ZklockHold *released)
 {
 	ZklSession *session = zklock_session_current();
 	ZklockNameList list = {0};
@@ -376,7 +397,7 @@ zklock_note_release(const ZklockHold *released)
 	if (transaction.unproven == 0)
 		transaction.unproven = zkl_session_info(session).key.id;
 	zklock_list_hold(&list, released);
-	note_affected(&list);
+	keep_affected(&list);
 }
 
 /*
@@ -426,7 +447,7 @@ zklock_check_commit(void)
 }
 
 void
-zklock_note_late_loss(void)
+zklock_log_late_losses(void)
 {
 	ZklockNameList lost;
 	bool		session_lost;
@@ -434,7 +455,7 @@ zklock_note_late_loss(void)
 	/* A loss in a command that cannot fail is reported by the next statement. */
 	if (!transaction.at_commit || !zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
 		return;
-	lost = list_holds(true, &session_lost);
+	lost = mark_lost(&session_lost);
 	if (lost.n == 0)
 		return;
 
@@ -455,13 +476,12 @@ unreported_losses(void)
 {
 	ZklockNameList list = {0};
 	dlist_iter	iter;
-	bool		session_is_lost;
 
 	if (transaction.failed && !transaction.reported)
 		return affected;
 	if (!zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
 		return list;
-	(void) list_holds(true, &session_is_lost);
+	(void) mark_any_lost();
 	dlist_foreach(iter, &zklock_holds)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
@@ -493,7 +513,7 @@ zklock_end_transaction(bool aborted)
 	if (aborted)
 		log_unreported_losses();
 	if (aborted && transaction.at_commit &&
-		(transaction.failed || (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && is_any_lost())))
+		(transaction.failed || (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && mark_any_lost())))
 		zklock_count(ZKLOCK_STAT_COMMITS_REFUSED, 1);
 	transaction = (LossState) {0};
 	affected.n = 0;

@@ -21,7 +21,10 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "backend/lock/lock.h"
+#include "backend/lock/znodes.h"
+#include "backend/session/errors.h"
+#include "recipe/batch.h"
+#include "recipe/recipe.h"
 
 /* Longer data are not read; those of all recipes are shorter. */
 #define MAX_DATA 4096

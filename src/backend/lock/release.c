@@ -9,7 +9,12 @@
  */
 #include "postgres.h"
 
+#include "backend/base/holds.h"
+#include "backend/base/names.h"
 #include "backend/lock/lock.h"
+#include "backend/lock/loss.h"
+#include "backend/session/session.h"
+#include "recipe/recipe.h"
 
 /* The last call of zklock_release(), which marked the entries that it found. */
 static uint64 last_call = 0;
@@ -50,7 +55,7 @@ mark_to_release(ZklockNames *names, ZklMode mode, bool *released, ZklockHold **m
 static void
 release_one(ZklockHold *hold, ZklMode mode)
 {
-	zklock_note_release(hold);
+	zklock_check_release(hold);
 	zklock_hold_counts(hold, mode)->session--;
 }
 
@@ -78,7 +83,7 @@ zklock_release(ZklockNames *names, ZklMode mode, bool *released)
 		}
 		zklock_settle_every();
 	}
-	zklock_withdraw_requests();
+	zklock_withdraw_cancels();
 }
 
 void
@@ -90,13 +95,13 @@ zklock_release_session(void)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
-		zklock_note_release(hold);
+		zklock_check_release(hold);
 		zklock_hold_forget_session(hold);
 	}
 	zklock_settle_every();
 	if (zklock_session_current())
 		zkl_session_leave_kept(zklock_session_current());
-	zklock_withdraw_requests();
+	zklock_withdraw_cancels();
 }
 
 /* Returns the youngest session-level permit, or NULL. */
@@ -124,11 +129,11 @@ zklock_release_permit(const ZklockName *name)
 				 errhint("See zk_held_locks for the permits of this session.")));
 	else
 	{
-		zklock_note_release(hold);
+		zklock_check_release(hold);
 		hold->exclusive.session--;
 		zklock_settle(hold);
 	}
-	zklock_withdraw_requests();
+	zklock_withdraw_cancels();
 	return hold != NULL;
 }
 
@@ -150,7 +155,7 @@ zklock_release_levels(int level)
 		if (zklock_is_lost(hold))
 			zklock_list_hold(&lost, hold);
 		else
-			zklock_note_release(hold);
+			zklock_check_release(hold);
 	}
 	if (lost.n > 0)
 		zklock_fail_later(&lost);

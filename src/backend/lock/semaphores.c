@@ -3,7 +3,7 @@
  * semaphores.c
  *		Requests permits of semaphores.
  *
- * Every permit is an entry of its own in the hold table, so locks.c, lifecycle.c
+ * Every permit is an entry of its own in the hold table, so locks.c, hooks.c
  * and loss.c treat it like a lock.  It has no local lock to wait for, because
  * PostgreSQL's lock manager cannot count.  Shared memory shows that the permit is held
  * (shared_memory.c), so that deadlocks through it are found.
@@ -14,7 +14,12 @@
 
 #include "utils/timestamp.h"
 
-#include "backend/lock/lock.h"
+#include "backend/base/holds.h"
+#include "backend/base/names.h"
+#include "backend/lock/queue_wait.h"
+#include "backend/session/call.h"
+#include "backend/session/shared_memory.h"
+#include "recipe/recipe.h"
 
 static void
 raise_other_capacity(const char *display, int capacity, int requested)
@@ -63,7 +68,7 @@ zklock_request_permit(ZklockCall *call, ZklSession *session)
 	ZklRequestInfo info;
 	ZklStatus	status;
 
-	zklock_show_permit(permit);
+	zklock_publish_permit(permit);
 	request = zkl_permit_request(session, permit->name.encoded, permit->capacity,
 								 call->timeout_ms == 0, data, strlen(data));
 	status = zklock_await_request(call, session, request, call->holds);

@@ -11,8 +11,14 @@
  */
 #include "postgres.h"
 
+#include "backend/base/holds.h"
+#include "backend/base/settings.h"
 #include "backend/local/local.h"
 #include "backend/lock/lock.h"
+#include "backend/session/interrupt.h"
+#include "backend/session/session.h"
+#include "backend/session/shared_memory.h"
+#include "recipe/recipe.h"
 
 /* Returns whether the place in the ensemble's queue can stay: no session here wants the lock. */
 static bool
@@ -69,7 +75,7 @@ settle_local(ZklockHold *hold)
 		zklock_local_release(hold->local_key, ZKL_MODE_SHARED);
 	}
 	if (hold->kind == ZKLOCK_SEMAPHORE && zklock_hold_needed(hold) == ZKL_MODE_NONE)
-		zklock_hide_permit(hold);
+		zklock_withdraw_permit(hold);
 	zklock_hold_free_if_unused(hold);
 }
 

@@ -19,7 +19,18 @@
 #include "storage/ipc.h"
 #include "utils/timestamp.h"
 
+#include "backend/base/credentials.h"
+#include "backend/base/holds.h"
+#include "backend/base/names.h"
+#include "backend/base/settings.h"
+#include "backend/session/call.h"
+#include "backend/session/crash.h"
+#include "backend/session/errors.h"
+#include "backend/session/interrupt.h"
 #include "backend/session/session.h"
+#include "backend/session/shared_memory.h"
+#include "backend/session/wait.h"
+#include "recipe/recipe.h"
 
 /*
  * The connection, two eventfds, the epoll; with TLS one more, and one in reserve.  PostgreSQL
@@ -86,8 +97,8 @@ zklock_session_close(int timeout_ms)
 	zklock_drop_wait_set();
 	zklock_lease_watch(NULL);
 	zkl_session_close(session, timeout_ms);
-	zklock_hide_session();		/* now: attempts look there for what it has released */
-	zklock_forget_session();
+	zklock_withdraw_session();	/* now: attempts look there for what it has released */
+	zklock_erase_session_note();
 	session = NULL;
 	release_fds();
 }
@@ -102,7 +113,7 @@ end_process(void)
 
 /* Functions are called in the reverse order of their registration. */
 void
-zklock_exit_with_threads(int code)
+zklock_skip_exit_cleanup(int code)
 {
 	exit_code = code;
 	if (zkl_threads_are_running())
@@ -117,7 +128,7 @@ close_at_exit(int code, Datum arg)
 	zklock_session_close(ZKLOCK_CLOSE_MS);
 	dlist_foreach(iter, &zklock_holds)
 		zklock_hold_ended(dlist_container(ZklockHold, link, iter.cur));
-	zklock_exit_with_threads(code);
+	zklock_skip_exit_cleanup(code);
 }
 
 /* Not in _PG_init(): a callback registered in the postmaster is lost at fork. */
@@ -204,7 +215,7 @@ open_session(void)
 	reserve_fds();
 	zklock_credentials_read(&credentials);	/* from here to the wipe nothing throws */
 	config.server_tag = server_tag();
-	config.pending_deletes = zklock_show_pending_deletes();
+	config.pending_deletes = zklock_publish_pending_deletes();
 	config.digest = credentials.digest;
 	config.tls = credentials.tls;
 	handshakes_failed_before = zkl_tls_failures();

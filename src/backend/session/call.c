@@ -9,7 +9,10 @@
 
 #include "storage/proc.h"
 
-#include "backend/session/session.h"
+#include "backend/base/settings.h"
+#include "backend/session/call.h"
+#include "backend/session/shared_memory.h"
+#include "recipe/recipe.h"
 
 /* How long a timed attempt waits for its first answers, however short its timeout is. */
 #define MIN_ANSWER_MS 1000

@@ -8,7 +8,9 @@
 #ifndef ZKLOCK_CALL_H
 #define ZKLOCK_CALL_H
 
-#include "backend/base/base.h"
+#include "backend/base/holds.h"
+#include "backend/base/names.h"
+#include "recipe/recipe.h"
 
 /* A time that is never reached. */
 #define ZKLOCK_NEVER PG_INT64_MAX

@@ -76,7 +76,8 @@
 #include "storage/sinval.h"
 #include "utils/wait_event.h"
 
-#include "backend/session/session.h"
+#include "backend/session/interrupt.h"
+#include "recipe/recipe.h"
 #include "compat.h"
 
 /* How long after a signal the next one is sent, in ms, while a loss is requested. */

@@ -32,7 +32,10 @@
 #include "storage/latch.h"
 #include "utils/wait_event.h"
 
+#include "backend/base/credentials.h"
+#include "backend/session/crash.h"
 #include "backend/session/session.h"
+#include "recipe/recipe.h"
 
 /* Sessions at a time: each has a thread and some descriptors. */
 #define BATCH 64
@@ -253,7 +256,7 @@ zklock_release_after_crash(Datum arg)
 				(errmsg("closed %d ZooKeeper sessions of processes that have crashed", release.n_closed)));
 	while (!ShutdownRequestPending)
 		(void) sleep_ms(FOR_EVER);
-	zklock_exit_with_threads(1);
+	zklock_skip_exit_cleanup(1);
 	proc_exit(1);
 }
 

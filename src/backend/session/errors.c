@@ -7,8 +7,10 @@
  */
 #include "postgres.h"
 
+#include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/session/session.h"
+#include "backend/session/errors.h"
+#include "recipe/recipe.h"
 
 static const ZklockProblem problems[] = {
 	[ZKL_AUTH_FAILED] = {ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION,

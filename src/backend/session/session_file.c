@@ -31,8 +31,11 @@
 #include "storage/fd.h"
 #include "storage/proc.h"
 
+#include "backend/base/credentials.h"
+#include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/session/session.h"
+#include "backend/session/crash.h"
+#include "recipe/recipe.h"
 
 #define DIRECTORY PG_STAT_TMP_DIR
 #define FILE_NAME "zklock_sessions"
@@ -175,7 +178,7 @@ write_own_note(const ZklockSessionNote *note)
 }
 
 void
-zklock_note_session(ZklSession *session)
+zklock_write_session_note(ZklSession *session)
 {
 	ZklockSessionNote note = {0};
 	ZklSessionInfo info;
@@ -192,7 +195,7 @@ zklock_note_session(ZklSession *session)
 }
 
 void
-zklock_forget_session(void)
+zklock_erase_session_note(void)
 {
 	const ZklockSessionNote none = {0};
 

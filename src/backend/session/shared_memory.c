@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * shared_memory.c
- *		The sessions and permits that backends show each other; counters for the view zk_stat.
+ *		The sessions and permits that backends publish to each other; counters for the view zk_stat.
  *
  * Each backend has a slot of fixed size in shared memory, found by the number of its PGPROC.  One
  * LWLock protects them.  Locks need no entry here: the local lock shows them (local_lock.c).
@@ -28,7 +28,11 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "backend/session/session.h"
+#include "backend/base/holds.h"
+#include "backend/base/settings.h"
+#include "backend/session/crash.h"
+#include "backend/session/shared_memory.h"
+#include "recipe/recipe.h"
 #include "compat.h"
 
 /* Of so many semaphores a session can have permits. */
@@ -36,7 +40,7 @@
 
 typedef struct Slot
 {
-	ZklockShownSession session; /* session_id 0: empty */
+	ZklockPublishedSession session; /* session_id 0: empty */
 	uint32		pending_deletes;	/* atomic; written by any thread of the backend */
 	int			n_semaphores;
 	struct
@@ -59,8 +63,8 @@ static Counters *counters;
 
 TimestampTz zklock_memory_made_at;
 
-/* This backend's session is shown; or 0. */
-static int64 shown = 0;
+/* The session that this backend publishes; or 0. */
+static int64 published = 0;
 
 
 /*
@@ -154,28 +158,28 @@ find_slot(int64 session_id, uint64 namespace_hash)
  */
 
 void
-zklock_hide_session(void)
+zklock_withdraw_session(void)
 {
 	dlist_iter	iter;
 
-	if (shown == 0)
+	if (published == 0)
 		return;
 	dlist_foreach(iter, &zklock_holds)
-		dlist_container(ZklockHold, link, iter.cur)->shown = false;
+		dlist_container(ZklockHold, link, iter.cur)->published = false;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	my_slot()->session.session_id = 0;
 	my_slot()->n_semaphores = 0;
 	LWLockRelease(lock);
-	shown = 0;
+	published = 0;
 }
 
 void
-zklock_show_session(ZklSession *session, uint64 namespace_hash)
+zklock_publish_session(ZklSession *session, uint64 namespace_hash)
 {
-	ZklockShownSession mine = {.pid = MyProcPid,.namespace_hash = namespace_hash};
+	ZklockPublishedSession mine = {.pid = MyProcPid,.namespace_hash = namespace_hash};
 	Slot	   *other;
 
-	if (shown != 0)
+	if (published != 0)
 		return;
 	mine.session_id = zkl_session_info(session).key.id;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
@@ -189,8 +193,8 @@ zklock_show_session(ZklSession *session, uint64 namespace_hash)
 				 errmsg("another backend of this server has the same ZooKeeper session"),
 				 errdetail("The ensemble gave session 0x%llx to both.", (unsigned long long) mine.session_id),
 				 errhint("Check that zklock.connect_string names servers of one ZooKeeper ensemble, and nothing else.")));
-	shown = mine.session_id;
-	zklock_note_session(session);
+	published = mine.session_id;
+	zklock_write_session_note(session);
 }
 
 bool
@@ -207,7 +211,7 @@ zklock_has_session(int pid, int64 session_id)
 
 PG_FUNCTION_INFO_V1(zklock_backend_session);
 
-/* Returns the ZooKeeper session that a backend of this server shows, or NULL. */
+/* Returns the ZooKeeper session that a backend of this server publishes, or NULL. */
 Datum
 zklock_backend_session(PG_FUNCTION_ARGS)
 {
@@ -227,7 +231,7 @@ zklock_backend_session(PG_FUNCTION_ARGS)
 }
 
 uint32 *
-zklock_show_pending_deletes(void)
+zklock_publish_pending_deletes(void)
 {
 	Slot	   *mine = my_slot();
 
@@ -268,12 +272,12 @@ find_semaphore(uint64 semaphore)
 }
 
 void
-zklock_show_permit(ZklockHold *hold)
+zklock_publish_permit(ZklockHold *hold)
 {
 	Slot	   *mine = my_slot();
 	int			i = find_semaphore(hold->key);	/* only this backend writes there */
 
-	if (hold->shown)
+	if (hold->published)
 		return;
 	if (i == MAX_SEMAPHORES)
 		ereport(ERROR,
@@ -290,32 +294,32 @@ zklock_show_permit(ZklockHold *hold)
 	}
 	mine->permits[i].count++;
 	LWLockRelease(lock);
-	hold->shown = true;
+	hold->published = true;
 }
 
 void
-zklock_hide_permit(ZklockHold *hold)
+zklock_withdraw_permit(ZklockHold *hold)
 {
 	Slot	   *mine = my_slot();
 	int			i = find_semaphore(hold->key);
 
-	if (!hold->shown)
+	if (!hold->published)
 		return;
 	Assert(i < mine->n_semaphores);
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (--mine->permits[i].count == 0)
 		mine->permits[i] = mine->permits[--mine->n_semaphores];
 	LWLockRelease(lock);
-	hold->shown = false;
+	hold->published = false;
 }
 
-/* All memory is allocated before, because hiding a permit after an error needs the LWLock. */
+/* All memory is allocated before, because withdrawing a permit after an error needs the LWLock. */
 void
-zklock_copy_shown(ZklockShown *copy)
+zklock_copy_published(ZklockPublished *copy)
 {
 	memset(copy, 0, sizeof(*copy));
-	copy->sessions = palloc(sizeof(ZklockShownSession) * MaxBackends);
-	copy->permits = palloc(sizeof(ZklockShownPermit) * MaxBackends * MAX_SEMAPHORES);
+	copy->sessions = palloc(sizeof(ZklockPublishedSession) * MaxBackends);
+	copy->permits = palloc(sizeof(ZklockPublishedPermit) * MaxBackends * MAX_SEMAPHORES);
 	LWLockAcquire(lock, LW_SHARED);
 	for (int i = 0; i < MaxBackends; i++)
 	{
@@ -325,7 +329,7 @@ zklock_copy_shown(ZklockShown *copy)
 			continue;
 		copy->sessions[copy->n_sessions++] = slot->session;
 		for (int k = 0; k < slot->n_semaphores; k++)
-			copy->permits[copy->n_permits++] = (ZklockShownPermit)
+			copy->permits[copy->n_permits++] = (ZklockPublishedPermit)
 		{
 			.pid = slot->session.pid,
 				.semaphore = slot->permits[k].semaphore,

@@ -19,7 +19,10 @@
 #include "utils/timestamp.h"
 
 #include "backend/base/syntax.h"
-#include "backend/session/session.h"
+#include "backend/session/call.h"
+#include "backend/session/interrupt.h"
+#include "backend/session/wait.h"
+#include "recipe/recipe.h"
 #include "compat.h"
 
 /* Kept as long as the session, because creating it takes five system calls. */
@@ -118,7 +121,7 @@ zklock_wait(ZklSession *session, ZklockWaitIsDone is_done, void *arg)
 		CHECK_FOR_INTERRUPTS();
 		zkl_session_receive(session);
 		log_client_messages();
-		zklock_report_revocation();
+		zklock_report_revocations();
 		waits_for = ZKLOCK_WAIT_ANSWER;
 		if (is_done(arg, &check_again))
 			break;
@@ -134,7 +137,7 @@ static TimestampTz statement_ends = 0;
 static TimestampTz statement_started = 0;
 
 void
-zklock_note_statement_timeout(void)
+zklock_keep_statement_deadline(void)
 {
 	if (!get_timeout_active(STATEMENT_TIMEOUT))
 		return;

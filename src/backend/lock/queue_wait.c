@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * remote_wait.c
+ * queue_wait.c
  *		Waits in a queue of the ensemble.
  *
  * Tells call.c what the call waits for, logs long waits, and starts the search for deadlocks.  The
@@ -13,8 +13,16 @@
 #include "miscadmin.h"
 #include "storage/proc.h"
 
+#include "backend/base/holds.h"
+#include "backend/base/settings.h"
 #include "backend/base/syntax.h"
-#include "backend/lock/lock.h"
+#include "backend/lock/queue_wait.h"
+#include "backend/session/call.h"
+#include "backend/session/errors.h"
+#include "backend/session/session.h"
+#include "backend/session/shared_memory.h"
+#include "backend/session/wait.h"
+#include "recipe/recipe.h"
 
 ZklockAction
 zklock_action_of(const ZklockHold *hold)

@@ -8,11 +8,10 @@
 #ifndef ZKLOCK_TRANSACTION_H
 #define ZKLOCK_TRANSACTION_H
 
-#include "backend/base/base.h"
 
 
 /*
- * The hooks into PostgreSQL that release locks and report lost ones (lifecycle.c)
+ * The hooks into PostgreSQL that release locks and report lost ones (hooks.c)
  */
 
 /* Called once, from _PG_init(). */

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
- * revoke.c
+ * revocations.c
  *		Requests by others to release a lock, and what the holder does.
  *
  * The recipe layer detects revocations, in whichever thread it runs, and sets a flag.  All
- * else waits until the backend calls here: from the hooks of lifecycle.c, or from the
+ * else waits until the backend calls here: from the hooks of hooks.c, or from the
  * wait loop of wait.c.
  *
  * Never releases anything by itself.
@@ -13,7 +13,13 @@
  */
 #include "postgres.h"
 
-#include "backend/session/session.h"
+#include <signal.h>
+
+#include "backend/base/holds.h"
+#include "backend/base/names.h"
+#include "backend/session/interrupt.h"
+#include "backend/session/shared_memory.h"
+#include "recipe/recipe.h"
 
 /* A request for release may be unreported.  Set by any thread, cleared by the backend's. */
 static volatile sig_atomic_t is_requested = false;
@@ -32,7 +38,7 @@ is_unreported(const ZklockHold *hold)
 }
 
 void
-zklock_report_revocation(void)
+zklock_report_revocations(void)
 {
 	ZklockNameList names = {0};
 	dlist_iter	iter;

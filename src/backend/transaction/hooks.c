@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * lifecycle.c
+ * hooks.c
  *		The hooks into PostgreSQL that release locks and report lost ones.
  *
  * All callbacks of transactions, subtransactions, resource owners and statements are
@@ -39,8 +39,13 @@
 #include "tcop/utility.h"
 #include "utils/resowner.h"
 
+#include "backend/base/holds.h"
 #include "backend/lock/lock.h"
-#include "backend/transaction/transaction.h"
+#include "backend/lock/loss.h"
+#include "backend/session/interrupt.h"
+#include "backend/session/session.h"
+#include "backend/session/wait.h"
+#include "backend/transaction/hooks.h"
 #include "compat.h"
 
 /* Hooks of libraries loaded before, or PostgreSQL's functions; called by our hooks. */
@@ -95,7 +100,7 @@ needs_no_check(Node *command)
 }
 
 static void
-start_alone(Node *command, bool is_top_level)
+check_before_irreversible(Node *command, bool is_top_level)
 {
 	if (!needs_no_check(command) && !IsInTransactionBlock(is_top_level))
 		zklock_check_irreversible();
@@ -115,7 +120,7 @@ is_irreversible_commit(void)
 }
 
 static void
-note_use(void)
+mark_used(void)
 {
 	is_used = true;
 
@@ -241,7 +246,7 @@ prepare_for_commit(void)
 {
 	if (commit_checked || !has_granted)
 		return;
-	zklock_note_statement_timeout();
+	zklock_keep_statement_deadline();
 	stay_first();
 }
 
@@ -258,7 +263,7 @@ zklock_at_transaction(XactEvent event, void *arg)
 	last_message = GetCurrentStatementStartTimestamp();
 	end_phase(is_abort);
 	if (!is_abort)
-		zklock_note_late_loss();
+		zklock_log_late_losses();
 	zklock_end_transaction(is_abort);
 }
 
@@ -271,7 +276,7 @@ zklock_at_subtransaction(SubXactEvent event, SubTransactionId my_id,
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
 		zklock_release_levels(GetCurrentTransactionNestLevel());
-		zklock_withdraw_requests();
+		zklock_withdraw_cancels();
 	}
 }
 
@@ -290,7 +295,7 @@ zklock_at_resource_release(ResourceReleasePhase phase, bool is_commit,
 		zklock_release_levels(1);
 		if (zklock_holds_any())
 			zklock_release_lost_locally();
-		zklock_withdraw_requests();
+		zklock_withdraw_cancels();
 	}
 }
 
@@ -340,7 +345,7 @@ leave_statement(const StatementState *before, bool keeps_muted)
 		PG_TRY(); \
 		{ \
 			part; \
-			zklock_report_revocation(); \
+			zklock_report_revocations(); \
 		} \
 		PG_CATCH(); \
 		{ \
@@ -363,9 +368,9 @@ raise_pending_loss(void)
 static void
 zklock_at_executor_start(QueryDesc *query, int flags)
 {
-	note_use();
+	mark_used();
 	raise_pending_loss();
-	zklock_report_revocation();
+	zklock_report_revocations();
 	ZKLOCK_STATEMENT(previous.start(query, flags), true);
 }
 
@@ -431,16 +436,16 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 	bool		discards_all = is_discard_all(statement);
 
 	if (!is_aborted)
-		note_use();
+		mark_used();
 	if (!is_exempt && !is_aborted)
 	{
 		raise_pending_loss();
-		zklock_report_revocation();
+		zklock_report_revocations();
 	}
 	/* First, because PostgreSQL releases the local locks even if the command then fails. */
 	if (discards_all && !IsInTransactionBlock(level == PROCESS_UTILITY_TOPLEVEL))
 		zklock_release_session();
-	start_alone(statement, level == PROCESS_UTILITY_TOPLEVEL);
+	check_before_irreversible(statement, level == PROCESS_UTILITY_TOPLEVEL);
 	ZKLOCK_STATEMENT(previous.utility(pstmt, text, read_only_tree, level, params,
 									  environment, dest, completion),
 					 !is_exempt);

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * cluster.c
+ * znodes.c
  *		Reads znodes of the ensemble in batches, and begins again after a lost connection.
  *
  * The recipe layer sends the batches.  Here the backend waits for the answers, and reports
@@ -10,7 +10,15 @@
  */
 #include "postgres.h"
 
-#include "backend/lock/lock.h"
+#include "backend/base/holds.h"
+#include "backend/base/settings.h"
+#include "backend/lock/znodes.h"
+#include "backend/session/call.h"
+#include "backend/session/errors.h"
+#include "backend/session/session.h"
+#include "backend/session/wait.h"
+#include "recipe/batch.h"
+#include "recipe/recipe.h"
 
 
 /*

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * revoker.c
+ * revoke.c
  *		Requests the release of a lock from its holders.
  *
  * Writes to one node of each holder.  After a lost connection the queue is read again, and
@@ -16,7 +16,12 @@
 #include "nodes/pg_list.h"
 #include "utils/builtins.h"
 
+#include "backend/base/names.h"
 #include "backend/lock/lock.h"
+#include "backend/lock/znodes.h"
+#include "backend/session/errors.h"
+#include "recipe/batch.h"
+#include "recipe/recipe.h"
 
 typedef struct Revocation
 {
