@@ -203,7 +203,7 @@ static void
 release(ZklockNames *names, ZklMode mode, bool *released)
 {
 	require_own_code();
-	zklock_check_loss();
+	zklock_report_loss();
 	zklock_release(names, mode, released);
 }
 
@@ -236,7 +236,7 @@ static Datum
 release_permit(const ZklockName *name)
 {
 	require_own_code();
-	zklock_check_loss();
+	zklock_report_loss();
 	PG_RETURN_BOOL(zklock_release_permit(name));
 }
 
@@ -356,7 +356,7 @@ zk_unlock_everything(PG_FUNCTION_ARGS)
 {
 	zklock_require_leader();
 	require_own_code();
-	zklock_check_loss();
+	zklock_report_loss();
 	zklock_release_session();
 	PG_RETURN_VOID();
 }

@@ -426,7 +426,7 @@ zklock_acquire(ZklockNames *names, ZklMode mode, ZklockScope scope, int64 timeou
 		.names = names, .mode = mode, .scope = scope, .timeout_ms = timeout_ms, .holds = &single
 	};
 
-	zklock_check_loss();
+	zklock_report_loss();
 	/* Of an array, no more entries are prepared than the session has or can have. */
 	if (names->values)
 		call.holds = palloc(sizeof(ZklockHold *) *
@@ -443,7 +443,7 @@ zklock_acquire_permit(const ZklockName *name, int capacity, ZklockScope scope,
 		.mode = ZKL_MODE_EXCLUSIVE, .scope = scope, .timeout_ms = timeout_ms, .holds = &permit, .n = 1
 	};
 
-	zklock_check_loss();
+	zklock_report_loss();
 	zklock_check_own_permits(name, capacity, timeout_ms);
 	permit = zklock_hold_prepare_permit(name, capacity);
 	return acquire(&call);

@@ -186,6 +186,13 @@ zklock_check_loss(void)
 	raise_loss(InSecurityRestrictedOperation());
 }
 
+void
+zklock_report_loss(void)
+{
+	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
+		zklock_check_loss();
+}
+
 static void
 keep_affected(const ZklockNameList *list)
 {

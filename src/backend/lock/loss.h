@@ -19,6 +19,12 @@
 extern void zklock_check_loss(void);
 
 /*
+ * Same, for a loss that has been noticed: the I/O thread has found it, or the timer at the end of
+ * the lease has interrupted this backend.  Asks neither the session nor the clock.
+ */
+extern void zklock_report_loss(void);
+
+/*
  * For PG_CATCH.  If the error is, or results from, the cancel of a loss, raises that of
  * zklock_check_loss() instead, in this memory context.  Outside of a security-restricted
  * operation, so does one of a loss that restricted code got, and could not make forgotten.  Whether

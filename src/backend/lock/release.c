@@ -52,11 +52,19 @@ mark_to_release(ZklockNames *names, ZklMode mode, bool *released, ZklockHold **m
 	return n;
 }
 
+/* A lock that stays held in its mode is checked when it is released, or at commit. */
+static void
+check_if_released(const ZklockHold *hold)
+{
+	if (zklock_hold_needed(hold) < hold->mode)
+		zklock_check_release(hold);
+}
+
 static void
 release_one(ZklockHold *hold, ZklMode mode)
 {
-	zklock_check_release(hold);
 	zklock_hold_counts(hold, mode)->session--;
+	check_if_released(hold);
 }
 
 /* An error in the first step, which converts names, releases nothing. */
@@ -95,8 +103,8 @@ zklock_release_session(void)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
 
-		zklock_check_release(hold);
 		zklock_hold_forget_session(hold);
+		check_if_released(hold);
 	}
 	zklock_settle_every();
 	if (zklock_session_current())
@@ -129,8 +137,8 @@ zklock_release_permit(const ZklockName *name)
 				 errhint("See zk_held_locks for the permits of this session.")));
 	else
 	{
-		zklock_check_release(hold);
 		hold->exclusive.session--;
+		check_if_released(hold);
 		zklock_settle(hold);
 	}
 	zklock_withdraw_cancels();
