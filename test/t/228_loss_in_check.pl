@@ -38,10 +38,11 @@ sub debug
 }
 
 # Attaches a debugger, which stops each thread alone: the I/O thread runs while the backend's own
-# thread is stopped. That stops when it next asks whether all locks are held.
+# thread is stopped. That stops behind the next question: a call looks
+# for its lock; a commit has asked whether all locks are held.
 sub stop_at_question
 {
-	my ($s) = @_;
+	my ($s, $is_commit) = @_;
 	my $out = File::Temp->new;
 	my $pid = open my $in, '|-', "exec gdb -nx -q >$out 2>&1" or die "gdb: $!";
 	$in->autoflush(1);
@@ -49,16 +50,16 @@ sub stop_at_question
 	debug($gdb, qr/^Thread 2 .* stopped/m,
 		'set debuginfod enabled off', 'set pagination off', 'set non-stop on',
 		'handle all nostop noprint pass', 'attach ' . $s->pid);
-	debug($gdb, qr/Continuing/, 'break zkl_session_is_intact', 'continue -a &');
+	debug($gdb, qr/Continuing/, 'break ' . ($is_commit ? 'zkl_session_is_intact' : 'zklock_hold_find'), 'continue -a &');
 	return $gdb;
 }
 
 # The loss is noticed when the signal that requests a cancel is pending.
 sub lose_after_answer
 {
-	my ($gdb, $s, $lock) = @_;
+	my ($gdb, $s, $lock, $is_commit) = @_;
 	wait_until('the question', sub { read_text($gdb->{out}) =~ /hit Breakpoint/ });
-	debug($gdb, qr/^Value returned is .* true$/m, 'thread 1', 'delete', 'finish');
+	debug($gdb, $is_commit ? qr/^Value returned is .* true$/m : qr/Switching to thread/, 'thread 1', 'delete', $is_commit ? 'finish' : ());
 	$zkc->delete($_) for queue_of($zkc, $lock);
 	wait_until('the loss', sub { read_text('/proc/' . $s->pid . '/status') =~ /^SigPnd:\s*0*[1-9a-f]/m });
 	print { $gdb->{in} } "detach\nquit\n";
@@ -70,10 +71,11 @@ sub lose_during
 {
 	my ($s, $lock, $statement) = @_;
 	wait_watched($zk, $lock);
-	my $gdb = stop_at_question($s);
+	my $is_commit = $statement eq 'COMMIT';
+	my $gdb = stop_at_question($s, $is_commit);
 	my $ok = eval {
 		$s->query_async($statement);
-		lose_after_answer($gdb, $s, $lock);
+		lose_after_answer($gdb, $s, $lock, $is_commit);
 		1;
 	};
 	return if $ok;

@@ -197,8 +197,8 @@ check_at_commit(XactEvent event)
 	if (can_fail)
 		zklock_check_commit();
 	zklock_set_phase(is_irreversible ? ZKLOCK_MUTED : ZKLOCK_RESTRICTED);
-	if (can_fail)
-		zklock_report_loss();
+	if (can_fail && zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
+		zklock_check_loss();
 }
 
 /* Runs before callbacks that commit elsewhere, for example those of postgres_fdw. */
@@ -361,8 +361,8 @@ leave_statement(const StatementState *before, bool keeps_muted)
 static void
 raise_pending_loss(void)
 {
-	if (!zklock_is_irreversible())
-		zklock_report_loss();
+	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !zklock_is_irreversible())
+		zklock_check_loss();
 }
 
 static void
