@@ -60,6 +60,9 @@ static const Play plays[] = {
 	RELEASED "B lock z, B lock x, C lock x, B disconnect!, B downgrade! x" CIRCLE "AC"},
 	{"a downgrade that an ACL forbids",
 	"all servers ab, A lock a, B lock b, B lock a, all deny /zklock/locks/a, A downgrade a, A lock b, all victim AB"},
+	{"an earlier report, which an ACL has forbidden to delete for a while",
+		"all servers ab, A lock a, B lock b, A lock b, A publish, A reports 1, all deny /zklock/waiting, A giveup,"
+	" all pass 20000, A reports 1, all deny, all pass 6000, A reports 0, B lock a, A lock b, all victim AB"},
 	{"a lock still held", RELEASED "B lock z, B lock x, C lock x, B disconnect!" CIRCLE "AC"},
 	{"a shared lock still held", RELEASED "B lock z, B share x, C lock x, B disconnect!" CIRCLE "AC"},
 	{"two permits released", RELEASED "B lock z, B permit p, B permit p, C permit p, B disconnect!,"

@@ -51,6 +51,9 @@ static const Play plays[] = {
 	"B lock b, A fault apply-and-drop@3, A lock, A giveup, A connect, B release b, all pass 60000, all reap, all parents 0"},
 	{"... and those of a semaphore",
 	"B permit t, A fault apply-and-drop@3, A permit s, A giveup, A connect, B giveback t, all pass 60000, all reap, all parents 0"},
+	{"a semaphore whose create has no answer may be another session's, and is left to the server",
+		"B permit t, A fault drop@3, A permit s, B permit s, B expire, A connect, A is ok, A giveback s,"
+	" all pass 10000, all parents 6"},
 	{"a session that ends deletes its znodes at once",
 	"A lock, A release, A lock b, A lock c, A release! c, A close, all parents 1"},
 	{"... also a single one", "A lock, A release, A close, all parents 0"},

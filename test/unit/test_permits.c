@@ -350,8 +350,14 @@ test_no_permits_yet(void)
 	a = try_permit(A, "s", 2);
 	fake_run_all();
 	is_int(a->status, ZKL_PENDING, "a non-blocking attempt waits for the mutex of the queue");
+	fake_count(A->client);
+	make_node(pool_of("s", "/leases/stranger"), "", ZKL_CREATE_PERSISTENT, 0);
+	fake_run_all();
+	is_str(fake_trace(A->client), "L", "the attempt, which has created the permits' parent, only counts when that changes");
+	fake_count(A->client);
 	fake_tree_delete(first);
 	fake_run_all();
+	is_str(fake_trace(A->client), "lcLd", "with the mutex the attempt creates its permit node, and no parent again");
 	is_int(a->status, ZKL_OK, "the attempt gets a permit");
 	scene_end("a non-blocking attempt before the first permit");
 }
