@@ -33,8 +33,8 @@
 #include "recipe/recipe.h"
 
 /*
- * The connection, two eventfds, the epoll; with TLS one more, and one in reserve.  PostgreSQL
- * itself reserves the descriptor of a wait event set.
+ * Two of the connection, the client library's and a duplicate, two eventfds, the epoll; with TLS
+ * a third eventfd.  PostgreSQL itself reserves the descriptor of a wait event set.
  */
 #define SESSION_FDS 6
 
