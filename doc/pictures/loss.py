@@ -13,7 +13,7 @@ import sys
 from fractions import Fraction
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LEASE = os.path.join(HERE, "..", "..", "src", "recipe", "session", "lease.c")
+LEASE = os.path.join(HERE, "..", "..", "src", "recipe", "session", "lease_clock.c")
 # Of the ensemble: the tick of the default settings, with T = 10 s; a session expires at the latest
 # T and one and a half ticks after its last heartbeat.
 TICK = Fraction(1, 5)
@@ -27,15 +27,15 @@ def fraction_of(pattern):
     with open(LEASE, encoding="utf-8") as source:
         found = re.findall(pattern, source.read())
     if len(found) != 1:
-        sys.exit(f"loss.py: {pattern}: {len(found)} places in lease.c")
+        sys.exit(f"loss.py: {pattern}: {len(found)} places in lease_clock.c")
     numbers = found[0] if isinstance(found[0], tuple) else ("1", found[0])
     return Fraction(int(numbers[0]), int(numbers[1]))
 
 
-PROOF = fraction_of(r"zkl__proof_interval\(.*\)\n\{\n\treturn session->connection\.session_timeout_ms / (\d+);")
-LEASE_END = fraction_of(r"lease_length\(.*\)\n\{\n\treturn session->connection\.session_timeout_ms / (\d+);")
-RESERVE = LEASE_END * fraction_of(r"return lease_length\(session\) / (\d+);")
-TRUST = fraction_of(r"at_most = call->submitted_ms \+ timeout_ms \* (\d+) / (\d+);")
+PROOF = fraction_of(r"zkl__clock_interval\(.*\)\n\{\n\treturn clock->timeout_ms / (\d+);")
+LEASE_END = fraction_of(r"lease_length\(.*\)\n\{\n\treturn clock->timeout_ms / (\d+);")
+RESERVE = LEASE_END * fraction_of(r"return lease_length\(clock\) / (\d+);")
+TRUST = fraction_of(r"at_most = write->submitted_ms \+ clock->timeout_ms \* (\d+) / (\d+);")
 EXPIRY, LATEST = Fraction(1), 1 + TICK * 3 / 2
 
 
