@@ -79,6 +79,10 @@ is(join(' ', $pipeline->run($_, q{CALL zk_lock_wait('y')})), '00000 25001', "pip
   for 'SELECT pg_advisory_xact_lock(7)', 'SELECT * FROM t', 'INSERT INTO t VALUES (7)';
 is(join(' ', $pipeline->run(q{CALL zk_lock_wait('y')}, q{SELECT zk_unlock('y')})), '00000 00000',
 	'pipeline: the call works as the first statement');
+is(join(' ', $pipeline->run_in_portals($_, q{CALL zk_lock_wait('y')})), '00000 25001', "open portal: the call fails after $_")
+  for do_block('PERFORM pg_advisory_xact_lock(7)'), 'SELECT pg_advisory_xact_lock_shared(7)', do_block('LOCK TABLE t IN SHARE MODE');
+is(join(' ', $pipeline->run_in_portals('SET application_name = pipeline', q{CALL zk_lock_wait('y')}, q{SELECT zk_unlock('y')})),
+	'00000 00000 00000', 'open portal: the call works after SET');
 
 # Cursors.
 for my $open ('FOR i IN SELECT * FROM generate_series(1, 2) LOOP %s; END LOOP', 'OPEN c FOR SELECT 1; %s; CLOSE c')

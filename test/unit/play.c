@@ -247,9 +247,13 @@ write_data(const Step *step)
 static void
 create_foreign(const Step *step)
 {
-	foreign_node("a", strcmp(step->argument, "bit") == 0 ? "_c_11111111-2222-3333-4444-555585555555-__WRIT__"
-				 : "_c_11111111-2222-4333-8444-5555f5555555-__WRIT__",
-				 fake_session_id(step->party->client));
+	const char *name = "_c_11111111-2222-4333-8444-5555f5555555-__WRIT__";
+
+	if (strcmp(step->argument, "bit") == 0)
+		name = "_c_11111111-2222-3333-4444-555585555555-__WRIT__";
+	else if (strcmp(step->argument, "go") == 0)
+		name = "_c_11111111222233334444555585555555-lock-";
+	foreign_node("a", name, fake_session_id(step->party->client));
 }
 
 /* From now on; without an argument no more. */

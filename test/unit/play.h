@@ -43,7 +43,8 @@
  *		reap				(of all) the server deletes empty containers
  *		foreign				another program's writer waits for "a" in the party's session; its name is that
  *							of Curator or kazoo, whose random UUIDs may have the bit of nodes that may be
- *							kept; "foreign bit": of one whose GUID looks like zklock's
+ *							kept; "foreign bit": of one whose GUID looks like zklock's; "foreign
+ *							go": of go-zookeeper, 16 random bytes without dashes
  *
  * After an action everything runs until nothing changes; after "lock!" the next step
  * follows at once.

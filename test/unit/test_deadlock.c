@@ -88,6 +88,8 @@ static const Play plays[] = {
 	"all servers abcd, A lock a, D foreign, B lock a, B publish, C lock y, A downgrade a, B publish, C share a, A lock y, all victim AC"},
 	{"... and the same with a sharer from the start",
 	"all servers abcd, A share a, D foreign, B lock a, C lock y, C share a, A lock y, all victim AC"},
+	{"a downgrade in front of a writer of go-zookeeper",
+	"all servers abcd, A lock a, D foreign go, B lock a, C lock y, A downgrade a, C share a, A lock y, all victim AC"},
 	{"an upgrade that is undone in front of a writer that does not report",
 	"all servers abcd, A lock a, D foreign, B lock a, C lock y, A downgrade a, A lock a, A downgrade a, C share a, A lock y, all victim AC"},
 	{"a downgrade behind which an upgrade waits; the other program's writer is between",

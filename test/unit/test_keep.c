@@ -115,6 +115,7 @@ static const Play plays[] = {
 	{"a node whose data do not say that it may be kept is not asked for", USED "D foreign bit, B lock, B sends clgw"},
 	{"... nor a node of Curator or kazoo: it is not even read, whatever bits its random name has", USED "D foreign, B lock, B sends clw"},
 	{"... and an attempt behind it is refused at once", USED "D foreign, B try, B is busy, B sends clsld"},
+	{"a node of go-zookeeper, whose name has 16 random bytes, is not read", USED "D foreign go, B lock, B sends clw"},
 	{"a server whose hash begins with the bits 10, as random UUIDs do, is asked",
 	"A join tag=2147483655, B join tag=7, A keep, A lock, A release, B lock, B sends clgwul, B has X, A nodes 0"},
 	{"... and asks", "A join tag=7, B join tag=2147483655, A keep, A lock, A release, B try, B sends clgwul, B has X, A nodes 0"},

@@ -212,13 +212,15 @@ zkl_parse_child(const char *name, ZklContender *contender)
 		return false;
 	contender->number = (int32_t) number;
 	contender->has_owner = zkl_parse_guid(name, &contender->owner, &contender->guid_end) != NULL;
+	contender->has_our_form = contender->has_owner &&
+		begins_with(name, "_c_") == (strchr(name, '-') == name + strlen("_c_12345678"));
 	return true;
 }
 
 bool
 zkl_is_zklocks(const ZklContender *contender)
 {
-	return contender->has_owner && contender->guid_end >> 32 <= ZKL_MAX_SERVER_TAG;
+	return contender->has_our_form && contender->guid_end >> 32 <= ZKL_MAX_SERVER_TAG;
 }
 
 bool

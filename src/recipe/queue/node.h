@@ -23,6 +23,7 @@ typedef struct ZklContender
 	int32_t		number;			/* the server's sequence number */
 	bool		writer;
 	bool		has_owner;		/* the name contains a GUID */
+	bool		has_our_form;	/* ... with dashes behind "_c_", or without them in kazoo's form */
 	uint64_t	owner;			/* first half of the GUID; in zklock's names the session id */
 	uint64_t	guid_end;		/* second half, in zklock's names zkl_guid_end(); 0 without a GUID */
 } ZklContender;
@@ -36,7 +37,8 @@ extern const char *zkl_parse_guid(const char *name, uint64_t *owner, uint64_t *g
 /*
  * Returns the second half of a GUID.  A tag of 0 is the form without a server tag.  The GUIDs
  * of Curator and kazoo are random UUIDs, whose second half begins with the bits 10; no tag has
- * the first of these bits (ZKL_MAX_SERVER_TAG).
+ * the first of these bits (ZKL_MAX_SERVER_TAG).  go-zookeeper's are 16 random bytes, which only
+ * their form tells from ours.
  */
 extern uint64_t zkl_guid_end(uint32_t tag, uint32_t counter);
 

@@ -6,6 +6,7 @@
 #   my $p = ZkLock::Pipeline->new($node);
 #   my @states = $p->run('BEGIN', 'INSERT INTO t VALUES (1)');  # SQLSTATEs, 00000: success;
 #                                # after an error the server skips the others
+#   @states = $p->run_in_portals('SELECT 1', 'SELECT 2');   # the same, and the portals stay open
 #   $p->query('SELECT 1; SELECT 2');   # the simple protocol: the same
 #   $p->start_query('COPY t FROM STDIN'); @states = $p->copy("1\n")->until_ready;
 #   $p->start('VACUUM'); @states = $p->until_ready;     # the test may act in between
@@ -51,11 +52,24 @@ sub start_without_sync
 	my $bytes = '';
 	for my $statement (@statements)
 	{
-		$bytes .= message('P', "\0$statement\0" . pack('n', 0));
-		$bytes .= message('B', "\0\0" . pack('nnn', 0, 0, 0));
-		$bytes .= message('E', "\0" . pack('N', 0));
+		$bytes .= in_portal('', $statement);
 	}
 	return $self->send_all($bytes . message('H', ''));
+}
+
+# Each statement runs in a portal of its own, which stays open to the end of the transaction.
+sub run_in_portals
+{
+	my ($self, @statements) = @_;
+	my $bytes = join '', map { in_portal("p$_", $statements[$_]) } 0 .. $#statements;
+	return $self->send_all($bytes . message('S', ''))->until_ready;
+}
+
+sub in_portal
+{
+	my ($portal, $statement) = @_;
+	return message('P', "\0$statement\0" . pack('n', 0)) . message('B', "$portal\0\0" . pack('nnn', 0, 0, 0))
+	  . message('E', "$portal\0" . pack('N', 0));
 }
 
 # Opens a portal. fetch_row() fetches one row, as drivers with a fetch size do.
