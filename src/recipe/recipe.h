@@ -139,7 +139,8 @@ typedef struct ZklSessionConfig
 
 	/*
 	 * Called with the session's mutex held, on any of its threads, when a lock
-	 * that the owner has taken is lost; not if an upgrade finds the loss.  Must be async-signal-safe and not call the layer.  May be NULL.
+	 * that the owner has taken is lost.  Must be async-signal-safe and not call the layer.
+	 * May be NULL.
 	 */
 	void		(*on_loss_io) (void);
 

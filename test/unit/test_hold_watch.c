@@ -27,6 +27,7 @@ static const Play plays[] = {
 	" all losses 1, A pass 6000, all losses 1, A release a, A lock a, A has XSX abc"},
 	{"a removal before the node is watched is detected when the watch is set",
 	"A lock, A delete, all losses 0, A pass 6000, A has x, all losses 1"},
+	{"a loss that an upgrade finds is reported, too", "A share, A delete, all losses 0, A lock, A has s, all losses 1"},
 	{"a node is watched when it has been held for a second, and not one that is held for half a second",
 	"A lock a, A pass 500, A lock b, A pass 500, A watches 1, A pass 1000, A watches 2"},
 	{"a change of the node's data is no loss, and a removal after it is one",

@@ -100,6 +100,8 @@ acquire_remote(ZklockCall *call)
 {
 	const ZklockAction action = zklock_action_of(call->holds[0]);
 
+	/* The time that it took to connect leaves the answers to the request their own. */
+	call->progress = call->progress_at = 0;
 	for (;;)
 	{
 		ZklSession *session = zklock_session_ready(&action, call);

@@ -10,10 +10,12 @@
 
 #include "internal.h"
 
-/* Marks the lock as lost, without informing its owner. */
+/* Marks the lock as lost, and informs its owner. */
 void
 zkl__lock_lose(ZklLock *lock)
 {
+	if (lock->taken && !lock->lost)
+		zkl__config(lock->session)->on_loss_io();
 	zkl__count_relied(lock->session, -(lock->taken && !lock->lost));
 	zkl__locks(lock->session)->n_lost += !lock->lost;
 	lock->lost = true;
@@ -28,8 +30,6 @@ zkl__lock_node_lost(ZklNode *node)
 
 	if (lock == NULL)
 		return;
-	if (lock->taken && !lock->lost)
-		zkl__config(node->session)->on_loss_io();
 	zkl__lock_lose(lock);
 	if (lock->anchor == node)
 		lock->anchor = NULL;

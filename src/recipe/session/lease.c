@@ -150,14 +150,17 @@ zkl__lease_answered(ZklSession *session)
  * The end of the session, which ends the trust
  */
 
-/* Ends the session in a final state, and informs the owner. */
+/*
+ * Ends the session in a final state, and informs the owner: before the deadline is cleared, by which
+ * its timer would find the loss.
+ */
 void
 zkl__session_end(ZklSession *session, ZklSessionState state)
 {
 	session->state = state;
-	zkl__lease_note_holds(session);
 	if (session->n_relied > 0)
 		session->config.on_loss_io();
+	zkl__lease_note_holds(session);
 	zkl__wake(session);
 }
 
