@@ -36,6 +36,8 @@ typedef struct FakeQuirks
 	bool		deny_breaks;	/* ... OTHER instead */
 	const char *deny_exactly;	/* create of exactly this path: NO_AUTH */
 	const char *deny_read;		/* get and list of exactly this path: NO_AUTH */
+	int			unknown_creates;	/* so many multis that create: the leader knows no such session */
+	int			unknown_checks; /* ... that check */
 } FakeQuirks;
 
 extern FakeQuirks fake_quirks;

@@ -156,6 +156,19 @@ version_of(const char *path)
 	return node ? node->version : 0;
 }
 
+/* Does the leader refuse the first operation, because it knows no such session? */
+static bool
+is_unknown(const FakeRequest *request)
+{
+	int		   *left = request->ops[0].kind == ZKL_OP_CREATE ? &fake_quirks.unknown_creates
+		: request->ops[0].kind == ZKL_OP_CHECK ? &fake_quirks.unknown_checks : NULL;
+
+	if (left == NULL || *left == 0)
+		return false;
+	--*left;
+	return true;
+}
+
 /* A client reports ROLLED_BACK where a server reports OK for what it undoes. */
 static void
 serve_multi(const FakeRequest *request, int64_t session, FakeDelivery *d)
@@ -166,7 +179,14 @@ serve_multi(const FakeRequest *request, int64_t session, FakeDelivery *d)
 	d->n_names = request->n_ops;
 	d->names = calloc(n + 1, sizeof(char *));
 	d->ops = calloc(n + 1, sizeof(ZklResult));
-	d->result.code = fake_tree_multi(request->ops, request->n_ops, session, codes, d->names);
+	if (is_unknown(request))
+	{
+		d->result.code = codes[0] = ZKL_RC_SESSION_EXPIRED;
+		for (size_t i = 1; i < n; i++)
+			codes[i] = ZKL_RC_ROLLED_BACK;
+	}
+	else
+		d->result.code = fake_tree_multi(request->ops, request->n_ops, session, codes, d->names);
 	d->result.n_ops = request->n_ops;
 	d->result.op_results = d->ops;
 	for (size_t i = 0; i < n; i++)

@@ -38,6 +38,7 @@ static const char *const statuses[] = {
 	[ZKL_SEQUENCE_USED_UP] = "used-up",
 	[ZKL_NOT_SUPPORTED] = "not-supported",
 	[ZKL_OTHER_CAPACITY] = "other-capacity",
+	[ZKL_LOCAL_SESSION] = "local",
 	[ZKL_SERVER_ERROR] = "error",
 };
 

@@ -160,9 +160,9 @@ zkl__request_no_parent(ZklRequest *request)
 
 /*
  * A multi was refused because the leader has no such session.  If the session has just
- * expired, its server ends the connection instead of answering again, and the request waits for
- * that.  If the leader gives this answer twice, the session is a local one: its server, a
- * follower, refuses a single create, but sends a multi to the leader.
+ * expired, the request waits for that: the second create comes behind a proof, which an
+ * expiring session does not get.  If the leader gives this answer twice, the session is a local
+ * one: its server, a follower, refuses a single create, but sends a multi to the leader.
  */
 static void
 on_unknown_session(ZklRequest *request, const ZklResult *result)
@@ -182,6 +182,7 @@ zkl__request_created(ZklRequest *request, const ZklResult *result)
 	{
 		case ZKL_RC_OK:
 			request->attempts = 0;
+			request->is_unknown = false;
 			zkl__request_mark(request);
 			break;
 		case ZKL_RC_CONNECTION_LOSS:

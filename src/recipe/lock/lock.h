@@ -136,7 +136,7 @@ struct ZklRequest
 	const char *top_path;		/* parent of all locks, or of all semaphores */
 	ZklParent	parents[3];		/* of a permit's nodes, each one above the next, or beside it */
 	int			n_parents;		/* 0: each node of a lock has its own */
-	bool		is_unknown;		/* the leader has answered once that there is no such session */
+	bool		is_unknown;		/* the leader has answered to the last create that there is no such session */
 	int			attempts;		/* consecutive creates that found no parent */
 	ZklStatus	parents_status; /* why one could not be created; PENDING: try again */
 	int			parents_raw_code;

@@ -129,6 +129,8 @@ zkl__node_take(ZklNode *node, ZklNodeEvent event)
 									   node->priv->state_call != NULL);
 
 	ZKL_ASSERT(next != NODE_IMPOSSIBLE);
+	if (next == NODE_IMPOSSIBLE)
+		return;					/* a node in its old state can be given up */
 	if (next != node->state && !(node->state == NODE_CREATING && next == NODE_LISTING))
 		node->priv->state_call = NULL;
 	node->state = next;
