@@ -240,8 +240,8 @@ SELECT string_agg(name, ' ') FROM (
 GROUP BY slot ORDER BY count(*) DESC, slot LIMIT 1
 SQL
 	my ($one, $two) = $same =~ /(same \d+) (same \d+)/ or die $same;
-	my ($s, $t) = (session($node), session($node));
-	my %id;
+	# No session sends a proof of its own meanwhile.
+	my ($s, $t) = map { session_with($node, session_timeout => '10min') } 1 .. 2;
 	$s->query_ok("SELECT zk_lock('$one')");
 	$t->query_ok("SELECT zk_lock('$two')");
 	my @ids = map { zk_session_id($_) } $s, $t;

@@ -18,7 +18,7 @@ use ZkLock::Util qw(node_members);
 
 # Nobody connects to a server that starts before it has read its sessions.
 my $proxy = ZkLock::Proxy->start(target => shared_zk());
-my ($zk, $zkc, @servers) = contest(session_timeout => '60s', zk => $proxy);
+my ($zk, $zkc, @servers) = contest(session_timeout => '5min', zk => $proxy);
 my $java = ZkLock::Opponent->curator($proxy->connect_string);
 my $python = ZkLock::Opponent->kazoo($proxy->connect_string);
 
