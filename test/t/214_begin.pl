@@ -199,6 +199,16 @@ for my $begin (sort keys %undo)
 	$gate->quit;
 }
 
+# A loss while the session was idle is no error of a message that only prepares a statement.
+{
+	my $p = ZkLock::Pipeline->new($node);
+	$p->query("SELECT zk_lock('idle')");
+	lose($node->safe_psql('postgres', "SELECT session_id FROM zk_locks WHERE name = 'idle'"));
+	is(join(' ', $p->prepare('one', 'SELECT 1')), '', 'a statement is prepared after the loss');
+	is_deeply([ $p->query('EXECUTE one') ], ['40001'], 'the execution of the statement reports the loss');
+	is_deeply([ $p->query('EXECUTE one') ], ['00000'], 'the loss is reported once, and the statement is prepared');
+}
+
 # PL/pgSQL can catch the cancel when no SQL statement runs inside the block.
 {
 	my $s = session($node);

@@ -37,6 +37,7 @@
 #include "replication/logicalworker.h"
 #include "storage/ipc.h"
 #include "tcop/utility.h"
+#include "utils/backend_status.h"
 #include "utils/resowner.h"
 
 #include "backend/base/holds.h"
@@ -162,6 +163,19 @@ zklock_at_pre_prepare(void)
 }
 
 /*
+ * A message that calls no hook is a fast-path call, or prepares a statement.  The error of a loss
+ * at the end of the latter would follow the answer that the statement is prepared: psycopg, for
+ * one, does not expect two answers.  It has read and written nothing, so the next statement
+ * reports the loss.  Without track_activities they look the same.
+ */
+static bool
+may_be_fast_path(void)
+{
+	return MyBEEntry == NULL || MyBEEntry->st_state == STATE_FASTPATH ||
+		MyBEEntry->st_state == STATE_DISABLED;
+}
+
+/*
  * Returns whether the transaction is one of the client.  While a session idles, PostgreSQL runs
  * transactions of its own, to read notifications and invalidations.  They do not rely on
  * locks, and an error there would end the connection.  At exit it drops the session's
@@ -174,7 +188,7 @@ is_of_client(void)
 	if (proc_exit_inprogress)
 		return false;
 	return is_used || depth > 0 || TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
-		GetCurrentStatementStartTimestamp() != last_message;
+		(GetCurrentStatementStartTimestamp() != last_message && may_be_fast_path());
 }
 
 /*

@@ -6,6 +6,7 @@
 #   my $p = ZkLock::Pipeline->new($node);
 #   my @states = $p->run('BEGIN', 'INSERT INTO t VALUES (1)');  # SQLSTATEs, 00000: success;
 #                                # after an error the server skips the others
+#   $p->prepare('name', 'SELECT 1');
 #   @states = $p->run_in_portals('SELECT 1', 'SELECT 2');   # the same, and the portals stay open
 #   $p->query('SELECT 1; SELECT 2');   # the simple protocol: the same
 #   $p->start_query('COPY t FROM STDIN'); @states = $p->copy("1\n")->until_ready;
@@ -55,6 +56,13 @@ sub start_without_sync
 		$bytes .= in_portal('', $statement);
 	}
 	return $self->send_all($bytes . message('H', ''));
+}
+
+# Prepares a statement, and runs nothing.
+sub prepare
+{
+	my ($self, $name, $statement) = @_;
+	return $self->send_all(message('P', "$name\0$statement\0" . pack('n', 0)) . message('S', ''))->until_ready;
 }
 
 # Each statement runs in a portal of its own, which stays open to the end of the transaction.
