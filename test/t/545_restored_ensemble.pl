@@ -27,7 +27,7 @@ my $proxy = ZkLock::Proxy->start(target => $zk);
 
 # A server that has just started may leave a reconnection unanswered; the client retries
 # after two thirds of this timeout.
-my $node = shared_node('a', zk => $proxy, session_timeout => '20s');
+my $node = shared_node('a', zk => $proxy, session_timeout => '40s');
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 my $long = session($node);
 my $sleeper = session($node);

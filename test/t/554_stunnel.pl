@@ -45,7 +45,7 @@ $tls->sign('stranger', by => 'rogue');
 my $secure = free_port();
 my %zoo = substitute($shown{'zoo.cfg'}, qr/\b2281\b/, $secure, qr{/etc/zookeeper/tls}, $tls->path('')) =~ /^(\S+?)=(.*)$/mg;
 my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 200, secure_port => $secure,
-	config => { %zoo, secureClientPortAddress => '127.0.0.1' })->with_client;
+	config => { %zoo, secureClientPortAddress => '127.0.0.1', maxSessionTimeout => 60000 })->with_client;
 
 # stunnel, with ports of the test, and without a change of user, which needs root.
 my @shown_ports = $shown{'stunnel.conf'} =~ /^accept = 127\.0\.0\.1:(\d+)$/mg;
@@ -78,7 +78,7 @@ sub stop_stunnel
 }
 
 start_stunnel();
-my @nodes = map { zklock_node($_, zk => 'unused:1', session_timeout => '10s', extra_conf => $conf) } qw(a b);
+my @nodes = map { zklock_node($_, zk => 'unused:1', session_timeout => '60s', extra_conf => $conf) } qw(a b);
 my ($first, $second) = map { session($_) } @nodes;
 
 # Locks.
