@@ -150,7 +150,7 @@ sub wait_for_standby_position
 	$standby->start;
 	my ($s, $free) = map { session($standby) } 1 .. 2;
 	$s->query_ok("SELECT zk_lock('replay')");
-	my $reached = $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+	my $reached = $node->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
 	$node->wait_for_catchup($standby);
 	my $later = $node->safe_psql('postgres', q{SELECT pg_current_wal_insert_lsn() + 1});
 	works($s, "WAIT FOR LSN '$reached'", 'success', 'a position that is reached');
