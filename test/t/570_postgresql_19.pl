@@ -103,6 +103,7 @@ sub repack
 	my $other = session($node);
 	$s->query_ok('CREATE TABLE packed (id int PRIMARY KEY, v text); INSERT INTO packed SELECT g, g FROM generate_series(1, 1000) g');
 	$s->query_ok("SELECT zk_lock('repack')");
+	my $id = zk_session_id($s);
 	works($s, 'REPACK (CONCURRENTLY) packed', '', 'REPACK (CONCURRENTLY) in a session that holds a lock');
 	works($other, "SELECT zk_try_lock('repack')", 'f', 'the lock is still held');
 
@@ -111,7 +112,7 @@ sub repack
 	$s->query_async('REPACK (CONCURRENTLY) packed');
 	wait_blocked_locally($s);
 	$other->query_ok("INSERT INTO packed VALUES (0, 'meanwhile')");
-	$zkc->delete($_) for queue_of($zkc, 'repack');
+	lose_lock($zk, $zkc, 'repack', $id);
 	$other->query_ok('COMMIT');
 	$s->wait_result;
 	ok($s->ok, 'a loss does not cancel REPACK (CONCURRENTLY)') || diag($s->error);
