@@ -39,7 +39,7 @@ char	   *zklock_tls_key_file = "";
 bool		zklock_deadlock_detection = true;
 bool		zklock_session_locks = true;
 
-static int	log_min_messages_level = ZKL_LOG_WARNING;
+static int	client_log_level = ZKL_LOG_WARNING;
 
 static const struct config_enum_entry node_names_options[] = {
 	{"curator", ZKL_NODE_NAMES_CURATOR, false},
@@ -252,7 +252,7 @@ static const Setting settings[] = {
 		"Sets the lowest level of ZooKeeper client messages that are written to the server log.",
 		NULL,
 		PGC_SUSET, 0,
-		.number = &log_min_messages_level,
+		.number = &client_log_level,
 		.options = log_options,
 	.assign_number = assign_log_level},
 	/* Only if the client library has TLS, so that the settings never exist without effect. */
