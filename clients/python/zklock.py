@@ -185,8 +185,9 @@ class Locks:
         another process, and writes in held.transaction(), which is safe from former leaders.
         If the lock is lost, the server cancels the running statement of the step; between the
         steps the session checks the lock each second. A step that works elsewhere for long
-        calls held.check(). After a loss, a broken connection or CommitUnknown the process is a
-        candidate again. Other errors of a step are raised. A server that cannot be reached, or
+        calls held.check(). After a loss, a broken connection or CommitUnknown, and when a release
+        was requested (zk_revoke) and the step has ended, the process is a candidate again, behind
+        the others. Other errors of a step are raised. A server that cannot be reached, or
         refuses the connection, is tried again for ever; each attempt is logged.
 
         To stop at SIGTERM: signal.signal(signal.SIGTERM, lambda *_: stop.set()). That ends the
@@ -201,10 +202,13 @@ class Locks:
             conn = self._acquire(task, name, None)
             try:
                 held = Held(conn, name)
-                while not task.must_end():
+                while not (task.must_end() or held.revoked()):
                     step(held)
-                    held._pause(every, task.must_end)
+                    held._pause(every, task.must_end, held.revoked)
+                is_revoked = held.revoked()
                 held._unlock()
+                if is_revoked:
+                    _log.warning("not the leader of %s: a release was requested", name)
             except CommitUnknown as error:      # a signal handler's exception could replace it
                 _log.warning("not the leader of %s: %s", name, error)
                 raise
@@ -344,16 +348,22 @@ class Held:
         if self._query("SELECT zk_lock_token(%s)") != self.token:
             raise LockLost(f"the lock {self.name!r} was lost")
 
+    def revoked(self) -> bool:
+        """Returns whether another session has requested the release of the lock (zk_revoke). A
+        leader gives up the leadership between two steps then; a long step or a job of hold() asks."""
+        return self._query("SELECT zk_revoked(%s)")
+
     def pause(self, seconds: float, stop: Optional[threading.Event] = None) -> None:
         """Waits until the time has passed or `stop` is set, and checks the lock each second, and
         at the end of the time."""
         self._pause(seconds, (stop or threading.Event()).is_set)
 
-    def _pause(self, seconds: float, must_end: Callable[[], bool]) -> None:
+    def _pause(self, seconds: float, must_end: Callable[[], bool],
+               ends: Callable[[], bool] = lambda: False) -> None:
         end = time.monotonic() + seconds
         while not _sleep(min(end - time.monotonic(), 1), must_end):
             self.check()
-            if time.monotonic() >= end:
+            if time.monotonic() >= end or ends():
                 return
 
     def _unlock(self) -> None:

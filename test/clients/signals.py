@@ -56,11 +56,12 @@ class Cursor:
     def execute(self, sql, _=None):
         if self._conn.closed:
             raise DriverError("the connection is closed")
+        self._sql = sql
         if "zk_lock_wait" in sql:
             self._conn.is_locked = True
 
     def fetchone(self):
-        return [True]
+        return ["zk_revoked" not in self._sql]
 
 
 class Connection:

@@ -1,6 +1,6 @@
 # The libraries of clients/ for psycopg2, psycopg 3 and JDBC: locks at session level, leaders, and
-# jobs of several databases. A leader that is killed or loses the lock has a successor on the other
-# server, steps down, and reports it, also while it is idle. SIGTERM ends a candidate and a
+# jobs of several databases. A leader that is killed, loses the lock or is asked to release it has a
+# successor on the other server, steps down, and reports it, also while it is idle. SIGTERM ends a candidate and a
 # leader, and leaves nothing behind. A client whose driver is not installed is skipped.
 
 use strict;
@@ -18,7 +18,7 @@ use constant RARELY => 3600;    # seconds between two steps of a leader
 
 my $servers = ZkLock::Clients->start;
 my $zkc = $servers->{zkc};
-my @clients = $servers->clients(51);
+my @clients = $servers->clients(58);
 my $other = session($servers->{two});
 
 sub path_of { return "/zklock/locks/$_[0]" }
@@ -106,6 +106,28 @@ sub check_lost_leadership
 	$servers->wait_work_of('leader', $run);
 	stopped_by_term($client, $run, "$name: the program leads again, until SIGTERM");
 	$servers->work_done;
+	return;
+}
+
+# A release is requested of the idle leader: the next candidate leads, and the former leader is a
+# candidate again.
+sub check_revoked_leader
+{
+	my ($client) = @_;
+	my ($name, $lock) = ($client->{name}, "revoked:$client->{name}");
+	my $first = start_leader($client, 'one', $lock, 'first', RARELY);
+	$servers->work_done;
+	my $second = $servers->run($client, 'two', 'lead', $lock, 'second', RARELY);
+	wait_zk_children($zkc, path_of($lock), 2, diag => sub { $second->log });
+	works($other, "SELECT zk_revoke('$lock')", '1', "$name: the release is requested");
+	ok($servers->wait_work_of('second', $second, 'two'), "$name: a leader gives up the leadership when its release is requested");
+	like($first->log, qr/not the leader of \S+ a release was requested/, "$name: the former leader reports the request");
+	wait_zk_children($zkc, path_of($lock), 2, diag => sub { $first->log });
+	is($servers->work_done, '', "$name: the former leader does no further step while another one leads");
+	stopped_by_term($client, $second, 'the leader stops at SIGTERM');
+	ok($servers->wait_work_of('first', $first), "$name: the former leader leads again when its successor stops");
+	stopped_by_term($client, $first, 'a leader that was revoked before stops at SIGTERM');
+	$servers->work_done($_) for qw(one two);
 	return;
 }
 
@@ -297,6 +319,7 @@ for my $client (@clients)
 {
 	check_killed_leader($client);
 	check_lost_leadership($client);
+	check_revoked_leader($client);
 	check_broken_connection($client);
 	check_sigterm($client);
 	check_thread($client) if $client->{name} ne 'JDBC';

@@ -309,17 +309,31 @@ public final class ZkLock {
         }
 
         /**
+         * Returns whether another session has requested the release of the lock (zk_revoke). A
+         * leader gives up the leadership between two steps then; a long step or a job of hold()
+         * asks.
+         */
+        public boolean revoked() throws SQLException {
+            return (Boolean) ask("SELECT zk_revoked(?)");
+        }
+
+        /**
          * Waits until the time has passed or the latch is open; checks the lock each second, and at
          * the end of the time.
          */
         public void pause(Duration time, CountDownLatch stop)
+                throws SQLException, InterruptedException {
+            pause(time, stop, false);
+        }
+
+        private void pause(Duration time, CountDownLatch stop, boolean endsWhenRevoked)
                 throws SQLException, InterruptedException {
             long end = System.nanoTime() + time.toNanos();
             long left = time.toMillis();
             while (!stop.await(Math.min(left, 1000), TimeUnit.MILLISECONDS)) {
                 check();
                 left = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime());
-                if (left <= 0) {
+                if (left <= 0 || endsWhenRevoked && revoked()) {
                     return;
                 }
             }
@@ -340,12 +354,17 @@ public final class ZkLock {
         }
 
         private void require(String sql, Object expected) throws SQLException {
-            Object answer;
+            if (!expected.equals(ask(sql))) {
+                throw new LockLost(name, null);
+            }
+        }
+
+        private Object ask(String sql) throws SQLException {
             try {
                 int before = conn.getNetworkTimeout();
                 conn.setNetworkTimeout(Runnable::run, CHECK_MS);
                 try {
-                    answer = query(conn, sql, name);
+                    return query(conn, sql, name);
                 } finally {
                     if (!conn.isClosed()) {
                         conn.setNetworkTimeout(Runnable::run, before);
@@ -357,9 +376,6 @@ public final class ZkLock {
                 }
                 throw canReconnect(error) || conn.isClosed() ? new LockLost(name, error) : error;
             }
-            if (!expected.equals(answer)) {
-                throw new LockLost(name, null);
-            }
         }
     }
 
@@ -369,8 +385,9 @@ public final class ZkLock {
      * <p>A step reads in the database what to do, because the step before may have been that of
      * another process, and writes in held.transaction(), which is safe from former leaders. If the
      * lock is lost, the server cancels the running statement of the step. A step that works
-     * elsewhere for long calls held.check(). After a loss, a broken connection or CommitUnknown
-     * the process is a candidate again. Other errors of a step end run(). A server that cannot be
+     * elsewhere for long calls held.check(). After a loss, a broken connection or CommitUnknown,
+     * and when a release was requested (zk_revoke) and the step has ended, the process is a
+     * candidate again, behind the others. Other errors of a step end run(). A server that cannot be
      * reached, or refuses the connection, is tried again for ever; each attempt is logged.
      *
      * <p>To stop at SIGTERM: {@code Runtime.getRuntime().addShutdownHook(new
@@ -438,9 +455,13 @@ public final class ZkLock {
         private void lead() throws SQLException, InterruptedException {
             conn = connector.connect();
             try (Held held = acquire(conn, name, null)) {
-                while (stop.getCount() > 0) {
+                while (stop.getCount() > 0 && !held.revoked()) {
                     step.run(held);
-                    held.pause(every, stop);
+                    held.pause(every, stop, true);
+                }
+                if (stop.getCount() > 0) {
+                    LOG.log(System.Logger.Level.WARNING,
+                            "not the leader of " + name + ": a release was requested");
                 }
             }
         }

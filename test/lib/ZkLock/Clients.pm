@@ -37,12 +37,13 @@ use constant JDBC => '/usr/share/java/postgresql.jar';
 
 my $python = $ENV{ZKLOCK_PYTHON} // '/usr/bin/python3';
 my $root = abs_path(__FILE__) =~ s{/test/lib/.*}{}r;
-my $dir = PostgreSQL::Test::Utils::tempdir();
+my $dir;    # made by start(): the library knows the directory of tests only when the test runs
 my $runs = 0;
 
 sub start
 {
 	my ($class) = @_;
+	$dir = PostgreSQL::Test::Utils::tempdir();
 	my $zk = ZkLock::ZkServer->start(tick_time => 500, config => { maxSessionTimeout => 60000 });
 	my $self = bless { zk => $zk, zkc => ZkLock::ZkClient->new($zk->connect_string) }, $class;
 	for my $name (qw(one two))
