@@ -10,6 +10,7 @@
 #   $run->log; $run->alive; $run->wait; $run->signal('TERM');
 #   my $gate = $servers->close_gate(IN_WORK);  # a session; open it with open_gate($gate)
 #   $servers->wait_at_gate(IN_WORK);           # until a program waits there
+#   my $run = run_example('leader.py', $name, @arguments);  # of doc/examples, with servers of your own
 #
 # Each row that a program inserts into "work" passes the gate IN_WORK, and its transaction passes
 # the gate AT_COMMIT during COMMIT. A gate is an advisory lock: closed while a session holds it.
@@ -30,7 +31,7 @@ use ZkLock::Util qw(alive read_file spawn succeeds wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-our @EXPORT = qw(IN_WORK AT_COMMIT open_gate);
+our @EXPORT = qw(IN_WORK AT_COMMIT open_gate has_psycopg run_example);
 
 use constant { IN_WORK => 2, AT_COMMIT => 1 };
 use constant JDBC => '/usr/share/java/postgresql.jar';
@@ -147,6 +148,20 @@ sub run
 	  $client->{name} eq 'JDBC' ? 'prepareThreshold=0&ApplicationName' : 'application_name', $runs;
 	my $pid = spawn([ @{ $client->{command} }, $url, @command ], log => $log);
 	return bless { pid => $pid, log => $log, name => "run$runs" }, 'ZkLock::Clients::Run';
+}
+
+sub has_psycopg { return succeeds($python, '-c', 'import psycopg') }
+
+# Starts a program of doc/examples beside the library for Python, as after copying both.
+sub run_example
+{
+	my ($file, $name, @arguments) = @_;
+	$dir //= PostgreSQL::Test::Utils::tempdir();
+	local $ENV{PYTHONPATH} = "$root/clients/python";
+	local $ENV{PYTHONDONTWRITEBYTECODE} = 1;
+	my $log = "$dir/$name.log";
+	my $pid = spawn([ $python, "$root/doc/examples/$file", @arguments ], log => $log);
+	return bless { pid => $pid, log => $log, name => $name }, 'ZkLock::Clients::Run';
 }
 
 sub close_gate
