@@ -3,7 +3,7 @@
  * test_wire.c
  *		The bytes that other versions read and write: recorded, and compared with what this
  *		version writes and reads.  A difference is a new wire format; the table of
- *		doc/operations.md says which version began to write what.
+ *		doc/design/wire.md says which version began to write what.
  *
  * Promise: 12.3
  *

@@ -51,6 +51,9 @@ sub new
 	}
 	link_all($installed{sharedir}, "$dir$installed{sharedir}", 'extension');
 	link_all($installed{pkglibdir}, "$dir$installed{pkglibdir}", 'zklock.so');
+	my $headers = pg_config('includedir-server');
+	make_path(dirname("$dir$headers"));
+	symlink $headers, "$dir$headers" or die "$dir$headers: $!\n";
 	my $library = $opt{build} // $installed{pkglibdir};
 	cp("$library/zklock.so", $self->{library}) or die "$library: $!\n";
 	my @zklock = $opt{build} ? ("$opt{build}/sql/zklock", "$opt{build}/zklock")
