@@ -14,7 +14,8 @@
 #   make check-format           checks that C files are formatted like PostgreSQL's; make format does it
 #   make check-words            finds words that the glossary replaces
 #   make check-scripts          shellcheck, perlcritic, pyflakes; checks that the mutants' patches apply, that
-#                               each promise has a test, and that the picture of a loss is not stale
+#                               each promise has a test, that no assertion's name begins with "...", and
+#                               that the picture of a loss is not stale
 #   make check-unit             tests the recipe layer with a fake client, as TAP
 #   make check-asan check-tsan check-valgrind    the same with a sanitizer
 #                               or valgrind
@@ -134,6 +135,7 @@ check-scripts:
 	shellcheck -x scripts/*.sh bench/*.sh doc/examples/*.sh $$(grep -lrIE '^#!.*sh$$' .ci scripts test debian)
 	perlcritic --quiet $$(grep -lrIE '^#!.*perl$$' scripts test) test/lib/ZkLock
 	pyflakes3 $$(grep -lrIE '^#!.*python3$$' test) test/chaos test/lib bench clients doc/examples doc/pictures
+	! grep -rnE "(^[[:space:]]*|, |\{)[\"']\.\.\. " test --include=*.c --include=*.pl --include=*.pm --include=*.py
 	@for patch in test/chaos/mutants/*.patch; do \
 	  patch --dry-run --force --silent -p1 <$$patch || exit 1; done
 	@echo "scripts: ok"

@@ -71,7 +71,7 @@ sub complains
 	my ($file, $pattern, $text) = @_;
 	my $changed = $good{$file} =~ s/$pattern\K/$text/r;
 	isnt($changed, $good{$file}, "$file has $pattern");
-	like(complaints($file => $changed), qr/expected|not there|missing/, '... and a difference there is reported');
+	like(complaints($file => $changed), qr/expected|not there|missing/, "a difference in $file is reported");
 	return;
 }
 

@@ -67,7 +67,7 @@ sub release_then_permit
 	my @creates = grep { $_->{op} =~ /^create/ && "@{ $_->{paths} // [] }" =~ /-lock-/ } $proxy->record;
 	my @looks = grep { $_->{op} eq 'sync' && "@{ $_->{paths} // [] }" =~ /leases/ } $proxy->record;
 	# A create that finds no parent is repeated.
-	ok(@creates <= 2 && @looks == 1, "$name: ... after one request, and a second look behind a sync")
+	ok(@creates <= 2 && @looks == 1, "$name: the attempt is refused after one request, and a second look behind a sync")
 	  or diag(@creates . ' creates, ' . @looks . ' looks');
 	$releaser->query_async($attempt);
 	$proxy->disarm->release;

@@ -201,7 +201,7 @@ for my $end ('COMMIT', "PREPARE TRANSACTION 'late'", "COMMIT PREPARED 'late'")
 	my $one_check = sub {
 		my @checks = $checks->();
 		ok(@checks && !(grep { $_->{sent} < $checks[0]{answered} } @checks[ 1 .. $#checks ]),
-			'... after a check, and sends no other check meanwhile');
+			'a commit comes after a check, and sends no other check meanwhile');
 	};
 	$s = session($node);
 	$s->query_ok('SET zklock.commit_check = always');

@@ -68,7 +68,7 @@ for my $loss (sort keys %losses)
 		works($there, "SELECT zk_try_lock('idle', '1min'), zk_unlock('idle')", 't|t', "$case: another server can have the lock");
 		works($here, "SELECT zk_try_lock('idle', '1min'), zk_unlock('idle')", 't|t', "$case: an attempt on the same server succeeds");
 		fails_with($s, 'SELECT 1', '40001', "$case: the next statement reports the loss", like => qr/lock "idle" was lost/);
-		works($s, 'SELECT count(*) FROM zk_held_locks', 0, "$case: ... once, and the lock is gone");
+		works($s, 'SELECT count(*) FROM zk_held_locks', 0, "$case: the loss is reported once, and the lock is gone");
 		works($s, "SELECT zk_lock('idle') > 0, zk_unlock('idle')", 't|t', "$case: the session can lock again");
 		$_->quit for $s, $waiter;
 	}

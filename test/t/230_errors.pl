@@ -243,7 +243,7 @@ for my $open (sort keys %open_acl)
 		next;
 	}
 	like($s->error, qr/WARNING:.*can be changed by others.*^HINT:.*setAcl -R PATH auth::cdrwa,world:anyone:r/ms,
-		"... \"$root$open\" is open: a warning that names the command");
+		"\"$root$open\" is open: a warning that names the command");
 	works($s, "SELECT zk_unlock('x'), zk_try_acquire_permit('x', 1), zk_release_permit('x')", 't|t|t',
 		"the next lock and a permit can be acquired below $root");
 	is($s->error, '', 'the lock and the permit are acquired without a second warning');

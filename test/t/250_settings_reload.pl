@@ -97,7 +97,7 @@ for my $setting ('root', 'connect_string', 'session_timeout', 'node_names', 'max
 	nothing_left($zkc[0], "$setting: no node is left");
 	my $old = session($node);
 	change($setting, undef, $old);
-	is(shown($old, $setting)->[0], $new{$setting}, '... also when the setting is removed from the file');
+	is(shown($old, $setting)->[0], $new{$setting}, "$setting: a session sees also that the setting is removed from the file");
 	$old->quit;
 	wait_for_sql($node, "SHOW zklock.$setting", $before);
 }

@@ -172,7 +172,7 @@ for my $case (
 	wait_blocked($later, or => sub { $later->finished });
 	$earlier->query_ok('COMMIT');
 	is($later->wait_result, 't', "$what: the later holder fences after the commit of the earlier one");
-	works($later, "SELECT count(*) FROM t WHERE v = '$what'", '1', "$what: ... whose rows it sees");
+	works($later, "SELECT count(*) FROM t WHERE v = '$what'", '1', "$what: the later holder sees the rows of the earlier one");
 	$later->query_ok('COMMIT');
 	$proxy->thaw;
 	$_->quit for $earlier, $later;

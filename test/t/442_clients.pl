@@ -88,7 +88,7 @@ sub check_deadlock
 	$other->query_ok("SELECT zk_unlock('$lock')");
 	open_gate($other);
 	like($run->wait, qr/attempt 1: 40P01, trying again.*^done$/ms, "$client->{name}: a deadlock is repeated");
-	is($servers->work_done, 'w', "$client->{name}: ... and commits once");
+	is($servers->work_done, 'w', "$client->{name}: a transaction that was in a deadlock commits once");
 	return;
 }
 
@@ -100,8 +100,8 @@ sub check_unknown_commit
 	my $break = sub { $servers->terminate($_[0]) };
 	my $output = at_gate(AT_COMMIT, $client, $break, 'work', $lock, 'w');
 	like($output, qr/failed: CommitUnknown$/, "$name: a connection that breaks during COMMIT is reported");
-	unlike($output, qr/trying again/, "$name: ... and not repeated");
-	is($servers->work_done, '', "$name: ... here the server has not committed");
+	unlike($output, qr/trying again/, "$name: a transaction whose connection breaks during COMMIT is not repeated");
+	is($servers->work_done, '', "$name: the server has not committed before the connection broke");
 
 	my $one = $servers->{one};
 	require_standby($one);
@@ -113,14 +113,14 @@ sub check_unknown_commit
 		$servers->terminate($one->safe_psql('postgres', "SELECT pid $waiting"));
 		$output = $run->wait;
 		like($output, qr/failed: CommitUnknown$/, "$name: $command->[0]: the unknown commit is reported");
-		unlike($output, qr/trying again/, "$name: $command->[0]: ... and not repeated");
-		is($servers->work_done, 'w', "$name: $command->[0]: ... here the server has committed");
+		unlike($output, qr/trying again/, "$name: $command->[0]: the unknown commit is not repeated");
+		is($servers->work_done, 'w', "$name: $command->[0]: the server has committed before the connection broke");
 	}
 	$one->safe_psql('postgres', 'ALTER SYSTEM RESET synchronous_standby_names');
 	$one->reload;
 	is($servers->run($client, 'one', 'once', $lock, 'tick', 'w')->wait, "has run\n",
 		"$name: the record of a tick answers whether its unknown commit has happened");
-	is($servers->work_done, '', "$name: ... and the job does not run again");
+	is($servers->work_done, '', "$name: the job of a recorded tick does not run again");
 	return;
 }
 
@@ -134,21 +134,21 @@ sub check_refusals
 		"$name: a lock that another session holds is reported after the timeout");
 	$servers->{one}->safe_psql('postgres', "ALTER DATABASE postgres SET lock_timeout = '100ms'");
 	is($servers->run($client, 'one', 'work', $lock, 'w')->wait, "failed: LockTimeout\n",
-		"$name: ... and after lock_timeout");
+		"$name: a lock that another session holds is reported after lock_timeout");
 	$servers->{one}->safe_psql('postgres', 'ALTER DATABASE postgres RESET lock_timeout');
 	$other->query_ok("SELECT zk_unlock('$lock')");
 	is($servers->run($client, 'one', 'swallow', $lock)->wait, "failed: NotCommitted\n",
 		"$name: an error that the work has caught is reported");
 	like($servers->run($client, 'one', 'in_transaction', $lock)->wait,
 		qr/\Afailed: (?:ValueError|IllegalStateException)$/, "$name: a connection inside a transaction is refused");
-	is($servers->work_done, '', "$name: ... and its transaction is not committed");
+	is($servers->work_done, '', "$name: the transaction of a connection that is refused is not committed");
 	is($servers->run($client, 'one', 'failing_release', $lock, 'w')->wait, "done\n",
 		"$name: a connection that breaks after the commit is no error");
-	is($servers->work_done, 'w', "$name: ... and the transaction is not repeated");
+	is($servers->work_done, 'w', "$name: a transaction whose connection breaks after the commit is not repeated");
 	return if $name ne 'psycopg2';
 	is($servers->run($client, 'one', 'session_ends', $lock, 'w')->wait, "done\n",
 		"$name: a session whose settings cannot be restored after the commit is no error");
-	is($servers->work_done, 'w', "$name: ... and the transaction is not repeated");
+	is($servers->work_done, 'w', "$name: a transaction whose settings cannot be restored is not repeated");
 	return;
 }
 

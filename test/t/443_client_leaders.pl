@@ -101,7 +101,7 @@ sub check_lost_leadership
 	$run->wait_log(qr/not the leader/);
 	pass("$name: a leader whose node is deleted cannot finish its statement, and steps down");
 	open_gate($gate);
-	is($servers->work_done, '', "$name: ... and has committed nothing");
+	is($servers->work_done, '', "$name: a leader whose node is deleted has committed nothing");
 	$other->query_ok("SELECT zk_unlock('$lock')");
 	$servers->wait_work_of('leader', $run);
 	stopped_by_term($client, $run, "$name: the program leads again, until SIGTERM");
@@ -142,7 +142,7 @@ sub check_broken_connection
 	$run->wait_log(qr/not the leader of \S+ the connection broke during COMMIT/);
 	pass("$name: a leader whose connection breaks during COMMIT steps down");
 	open_gate($gate);
-	ok($servers->wait_work_of('leader', $run), "$name: ... and leads again");
+	ok($servers->wait_work_of('leader', $run), "$name: a leader whose connection broke during COMMIT leads again");
 	$servers->work_done;
 	$servers->terminate(backend_of($run));
 	ok($servers->wait_work_of('leader', $run), "$name: an idle leader whose connection breaks leads again");
@@ -203,7 +203,7 @@ sub check_sigterm
 		}
 		else
 		{
-			is($run->signal('TERM')->wait, "handler\n", "$name: ... also by an exception of the signal handler");
+			is($run->signal('TERM')->wait, "handler\n", "$name: a leader whose statement waits stops also by an exception of the signal handler");
 		}
 		nothing_left($zkc, "$name: $command: nothing is left");
 		open_gate($gate);
@@ -215,7 +215,7 @@ sub check_sigterm
 	$servers->work_done;
 	my $run = $servers->run($client, 'one', 'lead_handler', $lock, 'leader', 0.01);
 	$servers->wait_work_of('leader', $run);
-	is($run->signal('TERM')->wait, "handler\n", "$name: ... also by an exception of the signal handler");
+	is($run->signal('TERM')->wait, "handler\n", "$name: a leader with many short steps stops also by an exception of the signal handler");
 	$servers->work_done;
 
 	my $fifo = PostgreSQL::Test::Utils::tempdir() . "/stubborn:$name";
@@ -226,7 +226,7 @@ sub check_sigterm
 	$run->signal('TERM')->wait_log(qr/signal\nsignal\n/);
 	works($other, "SELECT zk_try_lock('$lock')", 'f', "$name: the lock is held until the step has ended, also after two signals");
 	write_file($fifo, 'end');
-	like($run->wait, qr/handler$/, "$name: ... and then the program ends");
+	like($run->wait, qr/handler$/, "$name: the program ends with the step");
 	return;
 }
 
@@ -258,7 +258,7 @@ sub check_hold
 	my ($name, $lock) = ($client->{name}, "hold:$client->{name}");
 	my $output = $servers->run($client, 'one', 'hold', $lock, 'h')->wait;
 	like($output, qr/\Atoken \d+\ndone\n\z/, "$name: hold runs several transactions");
-	is($servers->work_done, 'h h', "$name: ... which commit once");
+	is($servers->work_done, 'h h', "$name: the transactions of hold commit once");
 
 	for my $state (qw(40001 40P01 23505))
 	{
@@ -271,7 +271,7 @@ sub check_hold
 
 	like($servers->run($client, 'one', 'nested', $lock, 'h')->wait, qr/\Afailed: (?:ValueError|IllegalStateException)$/,
 		"$name: a transaction inside another one is refused");
-	is($servers->work_done, '', "$name: ... and the outer one is not committed");
+	is($servers->work_done, '', "$name: a transaction with a transaction inside is not committed");
 	is($servers->run($client, 'one', 'aborted', $lock)->wait, "failed: 25P02\n",
 		"$name: a check in a failed transaction reports no loss");
 
@@ -283,7 +283,7 @@ sub check_hold
 	$servers->delete_nodes($lock);
 	is($run->wait, "failed: LockLost\n", "$name: a lock that is lost is reported, and its transaction is not repeated");
 	open_gate($gate);
-	is($servers->work_done, '', "$name: ... and not committed");
+	is($servers->work_done, '', "$name: a transaction whose lock is lost is not committed");
 
 	my $fifo = PostgreSQL::Test::Utils::tempdir() . "/$name";
 	mkfifo($fifo, 0600) or die "mkfifo: $!";

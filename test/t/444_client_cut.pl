@@ -34,7 +34,7 @@ sub check_cut_leader
 	drop_packets($port);
 	$run->wait_log(qr/not the leader/);
 	pass("$name: a leader that is cut off steps down");
-	is($run->signal('TERM')->wait =~ /^stopped$/m, 1, "$name: ... and stops at SIGTERM");
+	is($run->signal('TERM')->wait =~ /^stopped$/m, 1, "$name: a leader that is cut off stops at SIGTERM");
 	pass_packets();
 	$servers->work_done;
 

@@ -535,10 +535,10 @@ test_watches(void)
 	ok(!is_outdated(batch), "a batch is up to date at first");
 	(void) is_woken();
 	fake_tree_set("/zklock/b", "changed");
-	ok(!is_outdated(batch) && !is_woken(), "... also when another znode changes");
+	ok(!is_outdated(batch) && !is_woken(), "a batch stays up to date when another znode changes");
 	fake_tree_set("/zklock/a", "changed");
 	ok(is_outdated(batch) && is_woken(), "a change of a watched znode outdates the batch and wakes the owner");
-	ok(!is_outdated(other), "... but no batch without a watch");
+	ok(!is_outdated(other), "a change outdates no batch without a watch");
 	zkl_batch_end(batch);
 	zkl_batch_end(other);
 

@@ -24,7 +24,7 @@ static const Play plays[] = {
 	{"a session whose kept node was deleted does not have the lock as well",
 		"A keep, A lock, A release, A nodes 1, A disconnect, A delete, B lock, B has X, A lag!, A connect,"
 	" A lock, A is pending"},
-	{"... nor if its request began before the new connection",
+	{"a session whose kept node was deleted does not have the lock either if its request began before the new connection",
 	"A keep, A lock, A release, A disconnect, A delete, B lock, B has X, A lock!, A lag!, A connect, A is pending"},
 	{"a waiter whose server lags is checked, too",
 		"B lock, A lock, A is pending, A disconnect, B release, A delete, C lock, C has X, A lag!, A connect!,"
@@ -176,7 +176,7 @@ test_late_check(void)
 	is_int(ask->status, ZKL_PENDING, "checks that are answered late grant nothing (%s, %d proofs)",
 		   fake_trace(A->client), fake_proofs(A->client));
 	fake_run_all();
-	is_int(ask->status, ZKL_OK, "... but others after a proof");
+	is_int(ask->status, ZKL_OK, "checks that are answered after a proof grant the lock");
 	scene_end(NULL);
 }
 
@@ -291,7 +291,7 @@ test_drop(void)
 		fake_ring(A->client);
 	}
 	is_int(fake_drops(A->client), 1, "a server that does not answer what a grant waits for is left");
-	is_int(fake_now() - from <= SCENE_TIMEOUT_MS / 3, true, "... after T/6");
+	is_int(fake_now() - from <= SCENE_TIMEOUT_MS / 3, true, "a server that does not answer what a grant waits for is left after T/6");
 	scene_end(NULL);
 }
 

@@ -84,9 +84,9 @@ static const Play plays[] = {
 	" all reports 2, all victim AB"},
 	{"a downgrade in front of a writer that does not report",
 	"all servers abcd, A lock a, D foreign, B lock a, C lock y, A downgrade a, C share a, A lock y, all victim AC"},
-	{"... of which one has waited for long, and has not seen a reader",
+	{"a downgrade in front of a writer that has waited for long, and has not seen a reader",
 	"all servers abcd, A lock a, D foreign, B lock a, B publish, C lock y, A downgrade a, B publish, C share a, A lock y, all victim AC"},
-	{"... and the same with a sharer from the start",
+	{"a sharer from the start in front of a writer that does not report",
 	"all servers abcd, A share a, D foreign, B lock a, C lock y, C share a, A lock y, all victim AC"},
 	{"a downgrade in front of a writer of go-zookeeper",
 	"all servers abcd, A lock a, D foreign go, B lock a, C lock y, A downgrade a, C share a, A lock y, all victim AC"},
@@ -122,8 +122,8 @@ static const Play plays[] = {
 	/* the end of a wait */
 	{"a long wait is reported, until the session gives up",
 	"all servers ab, " TWO ", A publish, A reports 1, A giveup, A reports 0"},
-	{"... or gets the lock", "all servers ab, " TWO ", A publish, A reports 1, B release, A has X b, A reports 0"},
-	{"... or ends", "all servers ab, " TWO ", A publish, A reports 1, A expire, all reports 0"},
+	{"a long wait is reported, until the session gets the lock", "all servers ab, " TWO ", A publish, A reports 1, B release, A has X b, A reports 0"},
+	{"a long wait is reported, until the session ends", "all servers ab, " TWO ", A publish, A reports 1, A expire, all reports 0"},
 };
 
 #define CURATORS_PERMIT "_c_11111111-2222-3333-4444-555555555555-lease-0000000000"
@@ -357,7 +357,7 @@ test_pending_delete(void)
 	publish_all();
 	is_int(reported_by(A), 0, "a session with an unfinished delete reports nothing");
 	publish_all();
-	is_str(victims_are(), "", "... and is no victim");
+	is_str(victims_are(), "", "a session with an unfinished delete is no victim");
 	scene_end(NULL);
 }
 

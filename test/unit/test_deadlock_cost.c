@@ -44,7 +44,7 @@ test_crowd(void)
 	for (int i = 1; i < 6; i++)
 		silent = silent && fake_counted(parties[i].client) == 0;
 	ok(silent, "waiters that hold nothing send no request");
-	is_int(reported_by(NULL), 0, "... and report nothing");
+	is_int(reported_by(NULL), 0, "waiters that hold nothing report nothing");
 	scene_end(NULL);
 }
 
@@ -61,12 +61,12 @@ test_crowd_behind_reader(void)
 	pass(300);
 	is_int(reported_by(NULL), 1, "of writers behind a reader the first one reports");
 	for (int i = 2; i < 6; i++)
-		is_str(fake_trace(parties[i].client), "", "... another one sends no request (%d)", i);
+		is_str(fake_trace(parties[i].client), "", "of writers behind a reader another than the first sends no request (%d)", i);
 	give_up_all(B);
 	fake_run_all();
 	pass(1);
-	is_int(reported_by(C), 1, "... and the next one when it is the first");
-	is_int(reported_by(NULL), 1, "... alone");
+	is_int(reported_by(C), 1, "the next writer reports when it is the first");
+	is_int(reported_by(NULL), 1, "the next writer alone reports when it is the first");
 	scene_end(NULL);
 }
 
@@ -104,7 +104,7 @@ test_one(void)
 	pass(1000);
 	ok(fake_counted(B->client) <= 4 * 10 && fake_n_traced(B->client, 's') >= 7,
 	   "then a search in two minutes: %s", fake_trace(B->client));
-	is_int(fake_n_traced(B->client, 'm'), 0, "... without a write");
+	is_int(fake_n_traced(B->client, 'm'), 0, "the searches of a long wait write nothing");
 	fake_count(B->client);
 	give_up_all(B);
 	fake_run_all();
@@ -121,7 +121,7 @@ test_changes(void)
 	wait_locally(C, B);
 	pass(2);
 	is_int(fake_n_traced(B->client, 'm'), 1, "a new local waiter: one write");
-	is_int(fake_n_traced(B->client, 's'), 1, "... and one search");
+	is_int(fake_n_traced(B->client, 's'), 1, "a new local waiter: one search");
 	fake_count(B->client);
 	for (int ms = 0; ms < 10000; ms += 50)
 	{

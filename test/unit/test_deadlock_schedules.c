@@ -75,7 +75,7 @@ test_decided_before(void)
 	is_int(zkl_request_status(ask->request), ZKL_NO_AUTH, "a count is refused");
 	is_int(nodes_of(B, NULL), 1, "only the lock's node is left");
 	ok(zkl_detector_step(detector, &next_ms, &is_limited) == NULL, "a step after that reports nothing");
-	is_int(reported_by(B), 0, "... in the ensemble, either");
+	is_int(reported_by(B), 0, "a step after that leaves no report in the ensemble");
 	zkl_detector_end(detector);
 	scene_end(NULL);
 }

@@ -39,7 +39,7 @@ test_plain(void)
 	waits(1, "y");
 	waits(3, "x");
 	is_str(found(3), "nothing", "a session that waits for a deadlock is not in it");
-	is_str(found(2), "victim 1: 2>1", "... and not its victim");
+	is_str(found(2), "victim 1: 2>1", "a session that waits for a deadlock is not its victim");
 	forget_node("x", 2);
 	is_str(found(1), "nothing", "a report whose node is gone");
 
@@ -82,7 +82,7 @@ test_writer_between(void)
 	is_str(found(1), "victim 1: 1>2", "a writer between that reports nothing");
 	waits(3, "x y");
 	is_str(found(1), "victim 1: 1>3>2", "the cycle passes through the writer between");
-	is_str(found(2), "victim 1: 2>1>3", "... which is not its victim");
+	is_str(found(2), "victim 1: 2>1>3", "the writer between is not the victim of the cycle");
 	forget_node("y", 3);
 	is_str(found(1), "victim 1: 1>2", "a writer that is leaving does not hide who is before it");
 }
@@ -106,7 +106,7 @@ test_rounds(void)
 	waits(5, "q");
 	waits(6, "p");
 	is_str(found(1), "nothing", "a session waits for a deadlock, and seemed to be in it by a permit");
-	is_str(found(2), "victim 3: 2>3", "... which has another victim");
+	is_str(found(2), "victim 3: 2>3", "the deadlock that the session waits for has another victim");
 }
 
 static void
@@ -128,7 +128,7 @@ test_several_names(void)
 	waits(2, "a");
 	waits(3, "y");
 	waits(1, "a b");
-	is_str(found(1), "victim 3: 1>3>2", "... but nothing where it waits behind another session");
+	is_str(found(1), "victim 3: 1>3>2", "a request for several names holds nothing where it waits behind another session");
 }
 
 static void
@@ -177,7 +177,7 @@ test_semaphores(void)
 	waits(4, "w");
 	waits(1, "*s/2");
 	is_str(found(1), "nothing", "an owner is in another deadlock, and its victim will free a permit");
-	is_str(found(3), "victim 4: 3>4", "... which is found");
+	is_str(found(3), "victim 4: 3>4", "the other deadlock of the owner is found");
 }
 
 static void
@@ -266,10 +266,10 @@ test_local_waiters(void)
 	local(3, 4, "s*", false);
 	waits(1, "*s/1");
 	is_str(found(1), "victim 1: 1>3>4", "a local waiter with a permit, behind two sessions");
-	is_str(found(4), "victim 1: 4>1>3", "... found by another member");
-	is_str(checks(1), "reports 1 4(3), nodes s*/1 s*/3 x/4 x/1", "... the member's report is checked");
+	is_str(found(4), "victim 1: 4>1>3", "a local waiter with a permit, behind two sessions, found by another member");
+	is_str(checks(1), "reports 1 4(3), nodes s*/1 s*/3 x/4 x/1", "the verdict checks the report of the local waiter's member");
 	holds(3, 4, "z");
-	is_str(found(1), "nothing", "... but not if this report lists other holds");
+	is_str(found(1), "nothing", "a local waiter with a permit is in no deadlock if the member's report lists other holds");
 }
 
 /* Nobody in the ensemble holds anything that another one waits for. */
@@ -284,7 +284,7 @@ test_places(void)
 	waits(2, "y");
 	local(4, 2, "x", true);
 	is_str(found(1), "place 2: 1>4>2>3", "the newest of those that keep a place gives it up");
-	is_str(found(2), "place 2: 2>3>1>4", "... and finds it itself");
+	is_str(found(2), "place 2: 2>3>1>4", "the newest of those that keep a place finds the deadlock itself");
 	queue("x", "4W 5W 1W");
 	waits(1, "x");
 	waits(5, "x");

@@ -166,17 +166,17 @@ test_crowds(void)
 	ZklSnapshot *s = crowd(501, 2, &n_reads);
 
 	is_int(n_reads, 4, "500 waiters that hold nothing: two reports and two queues are read");
-	is_int(found(s, &ms), ZKL_FOUND_VICTIM, "... and the deadlock is found");
+	is_int(found(s, &ms), ZKL_FOUND_VICTIM, "500 waiters that hold nothing: the deadlock is found");
 	s = crowd(501, 500, &n_reads);
 	is_int(n_reads, 502, "500 waiters that hold something: each report is read once");
-	is_int(found(s, &ms), ZKL_FOUND_VICTIM, "... and the deadlock is found");
+	is_int(found(s, &ms), ZKL_FOUND_VICTIM, "500 waiters that hold something: the deadlock is found");
 	printf("# ... in %d ms\n", ms);
 	s = crowd(10000, 2, &n_reads);
 	is_int(found(s, &ms), ZKL_FOUND_VICTIM, "a queue of 10,000 nodes");
 	printf("# ... in %d ms\n", ms);
 	s = crowd(2000, 1500, &n_reads);
 	is_int(found(s, &ms), TOO_MUCH, "more reports than a search may read");
-	is_int(n_reads, 2, "... then none of them is read");
+	is_int(n_reads, 2, "of more reports than a search may read none is read");
 }
 
 /* Adds the report of a session that waits with a node of this number for n locks. */
@@ -396,12 +396,12 @@ test_data(void)
 	ok(copy && copy->pid == 42 && copy->bell == INT32_MAX &&
 	   copy->identity == 9 && strcmp(copy->server, "a?server") == 0, "a report as it was written");
 	ok(copy && copy->n_nodes == 2 && copy->nodes[1].capacity == 3 &&
-	   copy->nodes[0].place == ZKL_PLACE_MUTEX && strcmp(copy->nodes[1].child, "p") == 0, "... its nodes");
+	   copy->nodes[0].place == ZKL_PLACE_MUTEX && strcmp(copy->nodes[1].child, "p") == 0, "a report is read as it was written: its nodes");
 	ok(copy && copy->n_waiters == 2 && copy->waiters[0].session_id == -1 &&
 	   copy->waiters[0].only_for_place && copy->waiters[0].n_held == 3 &&
 	   copy->waiters[0].held[1].key == UINT32_MAX && copy->waiters[0].held[1].kind == ZKL_HELD_PERMIT &&
 	   strcmp(copy->waiters[0].waits_for, "a?b?c") == 0 && copy->waiters[1].n_held == 0,
-	   "... its local waiters, and texts in one line");
+	   "a report is read as it was written: its local waiters, and texts in one line");
 	ok(zkl_report_is_unchanged(&report, copy, NULL) && zkl_report_is_unchanged(&report, copy, &waiters[1]),
 	   "the same waits");
 	waiters[1].identity = 7;
@@ -423,7 +423,7 @@ test_data(void)
 	ok(is_too_much, "no report is longer than allowed");
 	zkl__scratch_free(&scratch);
 	memcpy(large, "2 0 0 1 0 ", 10);
-	ok(!is_report(large), "... and none is read");
+	ok(!is_report(large), "no report that is longer than allowed is read");
 	free(large);
 }
 
@@ -438,7 +438,7 @@ test_names(void)
 	ok(zkl_parse_waiting(name, &session, &local) && session == UINT64_MAX &&
 	   local == UINT64_MAX - 1, "the name of a local waiter's znode");
 	zkl_waiting_name(5, 0, name);
-	ok(zkl_parse_waiting(name, &session, &local) && session == 5 && local == 0, "... of a report's");
+	ok(zkl_parse_waiting(name, &session, &local) && session == 5 && local == 0, "the name of a report's znode");
 	ok(!zkl_parse_waiting("", &session, &local) && !zkl_parse_waiting("x", &session, &local) &&
 	   !zkl_parse_waiting("5@", &session, &local) && !zkl_parse_waiting("@5", &session, &local) &&
 	   !zkl_parse_waiting("00000000000000000000000000000000005", &session, &local),

@@ -48,7 +48,7 @@ static const Play plays[] = {
 	"A lock a, A lock b, A release b, A delete a, A pass 6000, all losses 1, A expire, A connect, all losses 1"},
 
 	{"a read that a busy server refuses does not end a confirmation, which reads again", "A lock, A fault throttle, A confirm, A confirmed ok, A sends ww, A watches 1"},
-	{"... and one that is answered with an error does", "A lock, A fault other-error, A confirm, A confirmed error"},
+	{"a read that is answered with an error ends a confirmation", "A lock, A fault other-error, A confirm, A confirmed error"},
 	{"a node is watched although its watch was due during a downgrade, which was refused",
 	"A lock, A pass 990, all deny /zklock/locks/a, A downgrade!, A stall! 10, A ring, A pass 2000, A watches 1"},
 

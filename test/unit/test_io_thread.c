@@ -308,7 +308,7 @@ test_rest(void)
 	zkl_io_thread_set_timer(io_thread, zkl_io_thread_now() + 3600000);
 	began = clock();
 	is_read_within(200);
-	ok(clock() - began < CLOCKS_PER_SEC / 100, "... and with a timer that is not due");
+	ok(clock() - began < CLOCKS_PER_SEC / 100, "a thread sleeps with a timer that is not due");
 	ok(stop(io_thread, 5000), "the thread stops");
 	sem_wait(&freed);
 }

@@ -25,49 +25,49 @@ static const Play plays[] = {
 	{"the node is read right after the grant, with a watch", "B lock, B leave, A keep, A lock, A sends clw, A watches 1"},
 	{"a released lock stays in the queue, and is not held",
 	"A keep, A lock, A release, A has 0, A nodes 1, A word may, A lost 0"},
-	{"... and is taken again without a request", "A keep, A lock, A release, A lock, A has X, A sends , A nodes 1"},
-	{"... and released again without one", "A keep, A lock, A release, A lock, A release, A sends , A nodes 1"},
-	{"... also by an attempt, and shared", "A keep, A share, A release, A tryshare, A has S, A sends , A nodes 1"},
+	{"a kept lock is taken again without a request", "A keep, A lock, A release, A lock, A has X, A sends , A nodes 1"},
+	{"a kept lock that was taken again is released without a request", "A keep, A lock, A release, A lock, A release, A sends , A nodes 1"},
+	{"a kept lock is taken again without a request also by an attempt, and shared", "A keep, A share, A release, A tryshare, A has S, A sends , A nodes 1"},
 	{"a session that does not keep deletes its node", "A lock, A release, A nodes 0"},
 	{"a kept node is given up after the time of its keeper", "A keep 300, A lock, A release, A pass 299, A nodes 1, A pass 1, A nodes 0"},
-	{"... and no later because another one is kept for longer", USED "A keep, A lock, A release, A keep 300, A lock b, A release b, A pass 300, A nodes 1"},
+	{"a kept node is given up no later because another one is kept for longer", USED "A keep, A lock, A release, A keep 300, A lock b, A release b, A pass 300, A nodes 1"},
 	{"giving up everything that is kept", "A keep, A lock, A release, A lock b, A release, A leavekept, A nodes 0"},
 
 	/* asked */
 	{"another session gets at once what is only kept", "A keep, A lock, A release, B lock, B has X, A nodes 0"},
-	{"... asking once: one read and one change of the data", "A keep, A lock, A release, B lock, B sends clgwul"},
-	{"... also an attempt", "A keep, A lock, A release, B try, B sends clgwul, B has X, A nodes 0"},
-	{"... and a sharer, of a writer's", "A keep, A lock, A release, B share, B has S, A nodes 0"},
+	{"a session asks once for what is only kept: one read and one change of the data", "A keep, A lock, A release, B lock, B sends clgwul"},
+	{"an attempt gets at once what is only kept", "A keep, A lock, A release, B try, B sends clgwul, B has X, A nodes 0"},
+	{"a sharer gets at once what a writer only keeps", "A keep, A lock, A release, B share, B has S, A nodes 0"},
 	{"sharers do not ask sharers", "A keep, A share, A release, B share, B has S, A nodes 1, A word may"},
 	{"a writer asks all sharers",
 	"A keep, B keep, C keep, A share, B share, C share, A release, B release, C release, D lock, D has X, A nodes 0, B nodes 0, C nodes 0"},
 	{"the owner of a lock in use answers, and does not keep it", "A keep, A lock, B lock, A word use, A has X, A release, A nodes 0, B has X"},
 	{"an attempt is refused at the answer, which it reads again behind a sync", "A keep, A lock, B try, B is busy, B sends clgwulwslwd, A word use, A release, A nodes 0"},
-	{"... also one that comes later, without a question",
+	{"an attempt that comes after the answer is refused without a question",
 	"A keep, A lock, B try, B is busy, B try, B is busy, A has X, A word use"},
 	{"a lock that was asked for is not kept by its session for a minute",
 	"A keep, A lock, A release, B lock, B leave, A pass 59000, A lock, A word no, A release, A nodes 0, A pass 1001, A lock, A word may"},
-	{"... also if it was in use", "A keep, A lock, B try, A release, A lock, A word no"},
+	{"a lock that was asked for while it was in use is not kept by its session for a minute", "A keep, A lock, B try, A release, A lock, A word no"},
 	{"another lock is kept meanwhile", "A keep, A lock, B lock, A lock b, A release b, A nodes 2"},
 	{"a waiter may keep what it is granted later, so it is asked, too",
 	"A lock, B keep, B lock, C lock, A leave, B has X, B word use, B release, B nodes 0, C has X"},
 
 	{"an attempt waits only a second for the answer of an owner of another server",
 	"A join tag=7, B join tag=8, A keep, A lock, A release, B try!, B until! z, B asks yes, A apply, B has X"},
-	{"... another request waits", "A join tag=7, B join tag=8, A keep, A lock, A release, B lock!, B until! z, B asks no, A apply, B has X"},
-	{"... as does an attempt behind its own server's node: that may be a pending delete",
+	{"a request other than an attempt waits for the answer of an owner of another server", "A join tag=7, B join tag=8, A keep, A lock, A release, B lock!, B until! z, B asks no, A apply, B has X"},
+	{"an attempt waits behind its own server's node: that may be a pending delete",
 	"A join tag=7, B join tag=7, A keep, A lock, A release, B try!, B until! z, B asks no, A apply, B has X"},
 	{"at the session's limit a new lock is granted, for which what was kept first is given up, and no other",
 	"A join nodes=2, A keep, A lock, A release, A pass 10, A lock b, A release, A lock c, A has X c, A word -, A nodes 2"},
 
-	{"... and a permit likewise", "A join nodes=2, A keep, A lock, A release, A lock b, A release, A permit s3, A is ok"},
+	{"at the session's limit a new permit is granted, for which what was kept first is given up", "A join nodes=2, A keep, A lock, A release, A lock b, A release, A permit s3, A is ok"},
 
 	/* another mode, and arrays */
 	{"another mode deletes the kept node first", "A keep, A share, A release, A lock, A has X, A nodes 1"},
-	{"... also the weaker one", "A keep, A lock, A release, A share, A has S, A nodes 1"},
+	{"the weaker mode deletes the kept node first, too", "A keep, A lock, A release, A share, A has S, A nodes 1"},
 	{"an array deletes kept nodes first, and is not kept", "A keep, A lock, A release, A lock ab, A has XX ab, A nodes 2, A release, A nodes 0"},
 	{"a lock that was upgraded is not kept", "A keep, A share, A lock, A has X, A release, A nodes 0"},
-	{"... nor is its upgrade marked: only the first node is asked for", "A keep, A share, A lock, B lock, B sends clgwu"},
+	{"the node of an upgrade is not marked: only the first node is asked for", "A keep, A share, A lock, B lock, B sends clgwu"},
 	{"a lock that was downgraded is not kept", "A keep, A lock, A downgrade, A has S, A release, A nodes 0"},
 
 	/* loss */
@@ -82,53 +82,53 @@ static const Play plays[] = {
 	/* connections */
 	{"a question that is lost with the connection is repeated", "A keep, A lock, A release, B lock!, B until! g, B disconnect, B connect, B has X"},
 	{"a question that a busy server refuses is asked again", "A keep, A lock, A release, B fault throttle@5, B lock, B sends clgwu, B is pending, B pass 50, B has X"},
-	{"... also if it refuses to read the node", "A keep, A lock, A release, B fault throttle@3, B lock, B sends clgw, B is pending, B pass 50, B has X"},
-	{"... or answers with an error", "A keep, A lock, A release, B fault other-error@5, B lock, B is pending, B pass 50, B has X"},
-	{"... or the question cannot be sent", "A keep, A lock, A release, B fault refuse@3, B lock, B is pending, B pass 50, B has X"},
-	{"... for an attempt, which waits for a second", "A keep, A lock, A release, B fault throttle@5, B try, B asks yes, B pass 50, B has X"},
-	{"... but not if an ACL forbids it", "A keep, A lock, A release, B fault no-auth@5, B lock, all pass 400, B sends clgwu, B is pending, all pass 100, B has X"},
+	{"a question is asked again if a busy server refuses to read the node", "A keep, A lock, A release, B fault throttle@3, B lock, B sends clgw, B is pending, B pass 50, B has X"},
+	{"a question that is answered with an error is asked again", "A keep, A lock, A release, B fault other-error@5, B lock, B is pending, B pass 50, B has X"},
+	{"a question that cannot be sent is asked again", "A keep, A lock, A release, B fault refuse@3, B lock, B is pending, B pass 50, B has X"},
+	{"a question that a busy server refuses is asked again for an attempt, which waits for a second", "A keep, A lock, A release, B fault throttle@5, B try, B asks yes, B pass 50, B has X"},
+	{"a question that an ACL forbids is not asked again", "A keep, A lock, A release, B fault no-auth@5, B lock, all pass 400, B sends clgwu, B is pending, all pass 100, B has X"},
 	{"a lock whose watch a busy server has refused is not kept: no question would arrive", USED "A keep, A fault throttle@3, A lock, A sends clw, A release, A nodes 0"},
 	{"a question during an outage is answered after it", "A keep, A lock, A release, A disconnect, B lock, B is pending, A connect, B has X, A nodes 0"},
-	{"... by the delete alone, without an answer", "A keep, A lock, A release, A disconnect, B lock, A connect, A sends wd"},
-	{"... also if the lock is in use", "A keep, A lock, A disconnect, B lock, B is pending, A connect, A word use, A release, B has X"},
+	{"a question during an outage is answered by the delete alone if the lock is only kept", "A keep, A lock, A release, A disconnect, B lock, A connect, A sends wd"},
+	{"a question during an outage is answered after it if the lock is in use", "A keep, A lock, A disconnect, B lock, B is pending, A connect, A word use, A release, B has X"},
 	{"the node is read on each new connection", "A keep, A lock, A release, A disconnect, A connect, A sends w, A watches 1"},
 	{"a lock that is released during an outage is not kept", "A keep, A lock, A disconnect, A release, A connect, A nodes 0"},
 
 	/* contenders that do not ask */
 	{"a queue is looked at after T/12: a waiter that does not ask gets what is kept",
 	"A keep, A lock, A release, D foreign, A pass 499, A nodes 1, A pass 1, A nodes 0"},
-	{"... and later again", "A keep, A lock, A release, A pass 500, D foreign, A pass 500, A nodes 0"},
-	{"... but a queue without a waiter is no reason", "A keep, A lock, A release, A pass 500, A nodes 1"},
-	{"... and the lock is not kept for a minute", "A keep, A lock, A release, D foreign, A pass 500, D delete, A lock, A word no"},
-	{"... the other keepers are asked on its behalf",
+	{"a queue is looked at again later: a waiter that does not ask gets what is kept", "A keep, A lock, A release, A pass 500, D foreign, A pass 500, A nodes 0"},
+	{"a queue without a waiter is no reason to give up what is kept", "A keep, A lock, A release, A pass 500, A nodes 1"},
+	{"a lock that was given up for a waiter that does not ask is not kept for a minute", "A keep, A lock, A release, D foreign, A pass 500, D delete, A lock, A word no"},
+	{"the other keepers are asked on behalf of a waiter that does not ask",
 	USED "A keep, B keep, A share, A pass 300, B share, A release, B release, D foreign, A pass 200, A nodes 0, B nodes 0"},
-	{"... also if the lock is in use again; it is released then", "A keep, A lock, A release, A lock, D foreign, A pass 500, A has X, A release, A nodes 0"},
-	{"... and an attempt gets its answer", "A keep, A lock, A release, A lock, D foreign, A pass 500, D delete, B try, B is busy, A word use"},
+	{"a lock that is in use again when a waiter that does not ask is seen is not kept at its release", "A keep, A lock, A release, A lock, D foreign, A pass 500, A has X, A release, A nodes 0"},
+	{"an attempt gets its answer from an owner that has seen a waiter that does not ask", "A keep, A lock, A release, A lock, D foreign, A pass 500, D delete, B try, B is busy, A word use"},
 	{"a queue with three contenders is looked at three times as rarely",
 	USED "A keep, B keep, C keep, A share, B share, C share, A release, B release, C release, A pass 500, A sends l, A pass 1499, A sends , A pass 1, A sends l"},
-	{"... but not while the session is disconnected", "A keep, A lock, A release, A disconnect, A pass 1000, A sends "},
+	{"no queue is looked at while the session is disconnected", "A keep, A lock, A release, A disconnect, A pass 1000, A sends "},
 	{"a lock that is only held is not looked at", USED "A keep, A lock, A pass 900, A sends , A pass 5000, A sends "},
-	{"... not even when the session looks for another one", "D lock ab, D leave, A keep, A lock, A release, A lock b, A pass 500, A sends l"},
-	{"... nor one that is held again", USED "A keep, A lock, A release, A lock, A pass 500, A sends l, A pass 5000, A sends "},
+	{"a lock that is only held is not looked at when the session looks for another one", "D lock ab, D leave, A keep, A lock, A release, A lock b, A pass 500, A sends l"},
+	{"a lock that is held again is not looked at", USED "A keep, A lock, A release, A lock, A pass 500, A sends l, A pass 5000, A sends "},
 
 	/* whom to ask */
 	{"a node whose data do not say that it may be kept is not asked for", USED "D foreign bit, B lock, B sends clgw"},
-	{"... nor a node of Curator or kazoo: it is not even read, whatever bits its random name has", USED "D foreign, B lock, B sends clw"},
-	{"... and an attempt behind it is refused at once", USED "D foreign, B try, B is busy, B sends clsld"},
+	{"a node of Curator or kazoo is not asked for: it is not even read, whatever bits its random name has", USED "D foreign, B lock, B sends clw"},
+	{"an attempt behind a node of Curator or kazoo is refused at once", USED "D foreign, B try, B is busy, B sends clsld"},
 	{"a node of go-zookeeper, whose name has 16 random bytes, is not read", USED "D foreign go, B lock, B sends clw"},
 	{"a server whose hash begins with the bits 10, as random UUIDs do, is asked",
 	"A join tag=2147483655, B join tag=7, A keep, A lock, A release, B lock, B sends clgwul, B has X, A nodes 0"},
-	{"... and asks", "A join tag=7, B join tag=2147483655, A keep, A lock, A release, B try, B sends clgwul, B has X, A nodes 0"},
-	{"... and knows its own nodes, which an attempt waits for",
+	{"a server whose hash begins with the bits 10 asks", "A join tag=7, B join tag=2147483655, A keep, A lock, A release, B try, B sends clgwul, B has X, A nodes 0"},
+	{"a server whose hash begins with the bits 10 knows its own nodes, which an attempt waits for",
 	"A join tag=2147483655, B join tag=2147483655, A lock, A disconnect, A release, B try, B is pending, A connect, B has X"},
 	{"a server with the greatest tag is asked, too",
 	"A join tag=4294967295, B join tag=7, A keep, A lock, A release, B lock, B sends clgwul, B has X, A nodes 0"},
-	{"... nor one that is in use, and an attempt is refused in the second list", "A keep, A lock, B lock, C lock, C sends clgw, D try, D is busy, D sends clsld"},
-	{"... nor one whose name has no mark: it is not even read", USED "A lock, B lock, B sends clw"},
-	{"... nor the session's own", USED "A keep, A share, A release, A lock, A sends dclw"},
-	{"... nor that of an upgrade", "B share, A keep, A share, A lock, A sends clw"},
-	{"... nor, by a sharer, a sharer before the writer", "A keep, A share, B lock, C share, C sends clw"},
-	{"... nor one behind", "A lock, B lock, C keep, C lock, B disconnect, B connect, C word may"},
+	{"a node that is in use is not asked for again, and an attempt is refused in the second list", "A keep, A lock, B lock, C lock, C sends clgw, D try, D is busy, D sends clsld"},
+	{"a node whose name has no mark is not asked for: it is not even read", USED "A lock, B lock, B sends clw"},
+	{"the session's own node is not asked for", USED "A keep, A share, A release, A lock, A sends dclw"},
+	{"the node of an upgrade is not asked for", "B share, A keep, A share, A lock, A sends clw"},
+	{"a sharer does not ask for a sharer before the writer", "A keep, A share, B lock, C share, C sends clw"},
+	{"a node behind is not asked for", "A lock, B lock, C keep, C lock, B disconnect, B connect, C word may"},
 	{"an attempt waits for no node whose name has no mark", "A lock, B try, B is busy, B sends clsld"},
 	{"an attempt waits for a node that another session has asked for", "A keep, A lock, A release, B share!, B until! u, C tryshare, C has S"},
 	{"an attempt is refused at once behind a waiter that may keep later", "A lock, B keep, B lock, C try, C is busy, B word may"},
@@ -136,22 +136,22 @@ static const Play plays[] = {
 	/* other data */
 	{"a kept lock whose release is requested is given up", "A keep, A lock, A release, A revoke, A nodes 0"},
 	{"a held lock whose release is requested will not be kept", "A keep, A lock, A revoke, A word use, A release, A nodes 0, A lock, A word no"},
-	{"... and the request to release it answers a question that it replaces", "A keep, A lock, B try!, B until! u, A revoke, A word use, B is busy"},
+	{"a request to release a held lock answers a question that it replaces", "A keep, A lock, B try!, B until! u, A revoke, A word use, B is busy"},
 	{"a downgraded lock is in use, and an attempt is refused at once", "A keep, A lock, A downgrade, A word use, B try, B is busy"},
 
 	{"a node with another program's data is not kept: nobody would ask for it", "A keep, A lock, A write note, A release, A nodes 0"},
 
 	/* taken again, but not granted yet */
 	{"a re-acquire without the lease is granted with the proof", "A keep, A lock, A release, A pass 1500, A lock!, A has 0, A pass 0, A has X, A nodes 1"},
-	{"... and queues behind a session that asks before",
+	{"a re-acquire without the lease queues behind a session that asks before the proof",
 	"A keep, A lock, A release, A pass 1500, B lock!, B until! u, A lock, B has X, A has 0, A word no"},
-	{"... also if the release was requested", "A keep, A lock, A release, A pass 1500, A lock!, A revoke, A has X, A word no"},
-	{"... and also if the node is deleted by hand, and the new one may be kept", "A keep, A lock, A release, A pass 1500, A lock!, A delete, A has X, A word may"},
+	{"a re-acquire without the lease is granted with the proof also if the release was requested", "A keep, A lock, A release, A pass 1500, A lock!, A revoke, A has X, A word no"},
+	{"a re-acquire without the lease is granted also if the node is deleted by hand, and the new one may be kept", "A keep, A lock, A release, A pass 1500, A lock!, A delete, A has X, A word may"},
 	{"a node that is given up is not taken again", "A keep, A lock, A release, A leavekept!, A lock, A has X, A nodes 1"},
 	{"a re-acquire right after a new connection waits for the read", "A keep, A lock, A release, A disconnect, A connect!, A lock, A has X, A nodes 1, A word may"},
-	{"... and queues if that fails", "A keep, A lock, A release, A disconnect, A lock!, A fault no-auth, A connect, A has X, A nodes 1"},
+	{"a re-acquire right after a new connection queues if the read fails", "A keep, A lock, A release, A disconnect, A lock!, A fault no-auth, A connect, A has X, A nodes 1"},
 	{"a kept node that cannot be watched is given up", "A keep, A lock, A release, A disconnect, A fault no-auth, A connect, A nodes 0"},
-	{"... but not if another connection is lost", "A keep, A lock, A release, A disconnect, A connect!, A until! w, A disconnect, A connect, A nodes 1"},
+	{"a kept node is not given up if another connection is lost", "A keep, A lock, A release, A disconnect, A connect!, A until! w, A disconnect, A connect, A nodes 1"},
 	{"a question that is read while the node is being deleted is not answered",
 	"A keep, A lock, B lock!, B until! u, A until! w, A release!, A leavekept, A sends d, B has X"},
 	{"all that is kept is given up with one request", "A keep, A lock, A release, A lock b, A release, A leavekept, A sends m"},
@@ -190,7 +190,7 @@ test_versions(void)
 	fake_tree_set(node_of(A, "a"), "__REVOKE__");
 	fake_run_all();
 	is_int(zkl_lock_revocations(hold_of(A, "a")->lock), 1, "the answer does not replace a request to release the lock");
-	is_str(data_of(A), "party 0 keep=use, 3 times", "... which is replaced by the answer");
+	is_str(data_of(A), "party 0 keep=use, 3 times", "a request to release the lock is replaced in the data by the answer");
 	scene_end("data only go forward");
 }
 
@@ -205,7 +205,7 @@ test_answer_lost(void)
 	fake_run_all();
 	is_str(data_of(A), "party 0 keep=ask, 1 times", "a server that is busy does not take the answer");
 	fake_advance(1000);
-	is_str(data_of(A), "party 0 keep=use, 2 times", "... which is repeated after a second");
+	is_str(data_of(A), "party 0 keep=use, 2 times", "an answer that a busy server did not take is repeated after a second");
 	scene_end(NULL);
 }
 
@@ -234,7 +234,7 @@ test_taken_again(void)
 		if (!fake_ring(A->client) || fake_timer(A->client) == fake_now())
 			break;
 	ok(fake_timer(A->client) > fake_now(), "the time of the keeper of a lock that is taken again sets no timer again");
-	is_int(mode_of(A, "a"), X, "... and passes without consequence");
+	is_int(mode_of(A, "a"), X, "the time of the keeper of a lock that is taken again passes without consequence");
 	scene_end(NULL);
 }
 
@@ -285,9 +285,9 @@ test_many(void)
 	begin_many();
 	is_int(fake_n_traced(A->client, 'g'), 16, "a writer behind many sharers reads 16 at a time");
 	fake_run_all();
-	is_int(n_asked(), N_KEPT, "... and for each in the end");
-	is_int(fake_n_traced(A->client, 'm'), 3, "... in three multis, because none is asked in the first sixteen");
-	is_int(fake_n_traced(A->client, 'g'), N_IN_USE + N_KEPT, "... after one read of each");
+	is_int(n_asked(), N_KEPT, "a writer behind many sharers has asked each in the end");
+	is_int(fake_n_traced(A->client, 'm'), 3, "a writer behind many sharers asks in three multis, because none is asked in the first sixteen");
+	is_int(fake_n_traced(A->client, 'g'), N_IN_USE + N_KEPT, "a writer behind many sharers asks after one read of each");
 	scene_end(NULL);
 
 	begin_many();
@@ -297,18 +297,18 @@ test_many(void)
 	fake_tree_delete(many[N_IN_USE + N_KEPT - 6]);
 	fake_run_all();
 	is_int(n_asked(), N_KEPT - 2, "one that answered or ended before the multi does not keep others from being asked");
-	is_str(fake_tree_find(many[N_IN_USE + N_KEPT - 2])->data, "x keep=use", "... and its answer stays");
-	is_int(fake_n_traced(A->client, 'm'), 5, "... the others of its multi are asked again, without another read");
-	is_int(fake_n_traced(A->client, 'g'), N_IN_USE + N_KEPT, "... of any");
+	is_str(fake_tree_find(many[N_IN_USE + N_KEPT - 2])->data, "x keep=use", "the answer of the one that answered before the multi stays");
+	is_int(fake_n_traced(A->client, 'm'), 5, "the others of the multi that has failed are asked again");
+	is_int(fake_n_traced(A->client, 'g'), N_IN_USE + N_KEPT, "the others of the multi that has failed are asked again without another read");
 	scene_end(NULL);
 
 	begin_many();
 	fake_fault(A->client, fake_counted(A->client) + 1, FAULT_THROTTLE);
 	fake_run_all();
 	is_int(fake_fault_happened(A->client), true, "the first multi is throttled");
-	is_int(n_asked(), N_KEPT - 16, "... and costs its questions, not all of them");
+	is_int(n_asked(), N_KEPT - 16, "a throttled multi costs its questions, not all of them");
 	fake_advance(1000);
-	is_int(n_asked(), N_KEPT, "... until the writer asks again");
+	is_int(n_asked(), N_KEPT, "the questions of a throttled multi are asked again");
 	scene_end(NULL);
 
 	begin_many();
@@ -318,8 +318,8 @@ test_many(void)
 	is_str(fake_trace(A->client), "", "a writer that is disconnected asks for none");
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(n_asked(), N_KEPT, "... and for each on the next connection");
-	is_int(fake_n_traced(A->client, 'g'), N_IN_USE + N_KEPT, "... once");
+	is_int(n_asked(), N_KEPT, "a writer that was disconnected asks for each on the next connection");
+	is_int(fake_n_traced(A->client, 'g'), N_IN_USE + N_KEPT, "a writer that was disconnected has read each once");
 	scene_end(NULL);
 }
 
@@ -349,7 +349,7 @@ test_many_foreign(void)
 	fake_count(A->client);
 	fake_connect(A->client);
 	fake_run_all();
-	is_str(fake_trace(A->client), "lw", "... also on a new connection");
+	is_str(fake_trace(A->client), "lw", "a waiter behind 100 nodes of other programs reads none of them again on a new connection");
 	scene_end(NULL);
 }
 

@@ -80,7 +80,7 @@ static const Play plays[] = {
 		" A connect, A is pending, B has X"
 	},
 	{
-		"... in an array, of which one name is proven to be first, when the connection is lost with the other's list",
+		"a late answer grants nothing in an array, of which one name is proven to be first, when the connection is lost with the other's list",
 		"B lock, B release, B lock, B release, A lock! ab, A until! g, A disconnect, A delete b, B lock b, A connect,"
 		" A is pending, B has X b"
 	},
@@ -165,7 +165,7 @@ test_renewed(void)
 	renew_container("a", 3);
 	ask_all(A, 2, ab, xx, false);
 	fake_run_all();
-	ok(pending_of(A) != NULL, "... also in an array");
+	ok(pending_of(A) != NULL, "a lock that is not proven to be first waits for its list also in an array");
 	scene_end("exclusion, container renewed, array");
 }
 

@@ -169,10 +169,10 @@ test_attempt_old_names(void)
 		is_int(b->status, ZKL_BUSY, "a node of an earlier version refuses an attempt: %s", old[i]);
 		give_up_all(B);
 		b = lock_now(B, "a", X);
-		is_int(b->status, ZKL_PENDING, "... and keeps a waiter waiting");
+		is_int(b->status, ZKL_PENDING, "a node of an earlier version keeps a waiter waiting");
 		fake_tree_delete(made);
 		fake_run_all();
-		is_int(b->status, ZKL_OK, "... until it is gone");
+		is_int(b->status, ZKL_OK, "a waiter is granted the lock when the node of an earlier version is gone");
 		scene_end("exclusion, with an earlier version");
 	}
 }

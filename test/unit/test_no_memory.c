@@ -80,7 +80,7 @@ static const Play plays[] = {
 		KEPT "B lock!, B until! u, all exhaust! 1, A deliver!, all failed yes, all pass 0, A nodes 1, all pass 1000, A nodes 0,"
 	" B has X"},
 	{"a session that could not ask waits until the keeper looks at the queue", ASKS("2")},
-	{"... also if only the call has no memory", ASKS("3")},
+	{"a session whose call had no memory to ask waits until the keeper looks at the queue", ASKS("3")},
 };
 
 /* The last one of a request for two locks is that of the creates. */
@@ -180,7 +180,7 @@ test_deadlock(void)
 	}
 	only_owners = false;
 	ok(n_allocations > 50, "%d allocations of a search can fail", n_allocations);
-	is_int(n_wrong, 0, "... and one session is the victim all the same");
+	is_int(n_wrong, 0, "one session is the victim, whatever allocation of a search fails");
 }
 
 /* What a long wait leaves behind. */
@@ -191,7 +191,7 @@ test_wait(void)
 	publish_all();
 	is_int(B->session->batches != NULL, 1, "a waiter keeps the read of its bell");
 	play_act("B giveup", true);
-	is_int(B->session->batches != NULL, 0, "... until its wait ends");
+	is_int(B->session->batches != NULL, 0, "a waiter keeps the read of its bell only until its wait ends");
 	scene_end(NULL);
 }
 

@@ -151,16 +151,16 @@ test_peek(void)
 	is_readable(client, 10000);
 	zkl_peek_begin(&peek);
 	is_int(zkl_peek_next(client, &peek, &nothing_due, &size, &problem), ZKL_PEEK_NOTHING, "a part of a header is no message");
-	ok(!is_readable(client, 0), "... and does not keep poll() from sleeping");
+	ok(!is_readable(client, 0), "a part of a header does not keep poll() from sleeping");
 	send_bytes(server, events + 9, sizeof(events) - 1 - 9);
-	ok(is_readable(client, 10000), "... but the whole header ends the sleep");
+	ok(is_readable(client, 10000), "the whole header ends the sleep of poll()");
 	zkl_peek_begin(&peek);
 	is_int(zkl_peek_next(client, &peek, &nothing_due, &size, &problem), ZKL_PEEK_MESSAGE, "the header is complete");
-	is_int(size, 20, "... and has the size of the message");
+	is_int(size, 20, "the header has the size of the message");
 	drop(client, size);
 	is_int(zkl_peek_next(client, &peek, &nothing_due, &size, &problem), ZKL_PEEK_MESSAGE, "the next message is seen");
 	drop(client, size);
-	is_int(zkl_peek_next(client, &peek, &nothing_due, &size, &problem), ZKL_PEEK_MESSAGE, "... and the last one");
+	is_int(zkl_peek_next(client, &peek, &nothing_due, &size, &problem), ZKL_PEEK_MESSAGE, "the last message is seen");
 	drop(client, size - 1);
 	ok(is_readable(client, 10000), "poll() reports the last byte of a message");
 	drop(client, 1);
@@ -170,9 +170,9 @@ test_peek(void)
 	is_readable(client, 10000);
 	zkl_peek_begin(&peek);
 	is_int(zkl_peek_next(client, &peek, &nothing_due, &size, &problem), ZKL_PEEK_REFUSED, "a broken message is refused");
-	ok(problem != NULL, "... with the reason");
+	ok(problem != NULL, "a broken message is refused with a reason");
 	zkl_peek_abort(client);
-	ok(recv(client, &server, 1, MSG_DONTWAIT) <= 0, "... and nobody can read it after the abort");
+	ok(recv(client, &server, 1, MSG_DONTWAIT) <= 0, "nobody can read a broken message after the abort");
 	close(client);
 	close(server);
 }

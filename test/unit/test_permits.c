@@ -259,7 +259,7 @@ test_sizes(void)
 		ok((a->status == ZKL_OK) != (b->status == ZKL_OK), "of two sessions with different capacities one gets a permit");
 		zkl_request_info(a->status == ZKL_OK ? b->request : a->request, &info);
 		is_int(info.capacity, a->status == ZKL_OK ? 3 : 4, "the other session gets the actual capacity");
-		is_str(data_of(pool_of("s", "")), a->status == ZKL_OK ? "3" : "4", "... which is in the semaphore's data");
+		is_str(data_of(pool_of("s", "")), a->status == ZKL_OK ? "3" : "4", "the semaphore's data have the actual capacity");
 		is_int(nodes_of(NULL, NULL), 1, "the other session leaves no node");
 		scene_end("capacities of a new semaphore");
 	}
@@ -319,15 +319,15 @@ test_refused(void)
 	c = try_permit(C, "s", 2);
 	fake_run_all();
 	is_int(c->status, ZKL_BUSY, "an attempt that finds no room fails");
-	ok(strstr(fake_trace(C->client), "sL") != NULL, "... after a list behind a sync: %s", fake_trace(C->client));
+	ok(strstr(fake_trace(C->client), "sL") != NULL, "an attempt that finds no room fails after a list behind a sync: %s", fake_trace(C->client));
 	forget(c);
 	c = try_permit(A, "s", 2);
 	fake_run_all();
 	is_int(c->status, ZKL_PENDING, "an attempt of the session that has released waits for the delete");
 	zkl_request_info(c->request, &info);
-	ok(info.blocked && info.released_by == (uint64_t) fake_session_id(A->client), "... as its owner can see");
+	ok(info.blocked && info.released_by == (uint64_t) fake_session_id(A->client), "the owner of an attempt can see that it waits for the delete of its session");
 	fake_advance(10000);
-	is_int(c->status, ZKL_OK, "... and succeeds after it");
+	is_int(c->status, ZKL_OK, "an attempt of the session that has released succeeds after the delete");
 	forget(c);
 	release_permit(A, "s");
 	is_int(status_of_attempt(C, 2), ZKL_OK, "the next attempt succeeds after the delete");

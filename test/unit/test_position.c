@@ -173,13 +173,13 @@ test_missing(void)
 		   ZKL_POSITION_GONE, "a node that is missing in the list is gone");
 	queue_read(&queue, "A:W1 A:R0 B:R2");
 	is_int(zkl_position(queue.children + 1, 2, queue.mine, 2, true, &other),
-		   ZKL_POSITION_GONE, "... also an upgrade");
+		   ZKL_POSITION_GONE, "an upgrade that is not in the list is gone");
 	queue_entries("lease_holder B:W1", false, ZKL_POSITION_GONE, NULL, "a name that is no contender's has no position");
 	queue.children[1] = queue.children[2];
 	is_int(zkl_position(queue.children, 2, queue.mine, 2, true, &other),
 		   ZKL_POSITION_NO_ANCHOR, "an upgrade needs the node of the shared lock");
 	is_int(zkl_position(queue.children, 0, queue.mine, 2, true, &other),
-		   ZKL_POSITION_NO_ANCHOR, "... also in an empty list");
+		   ZKL_POSITION_NO_ANCHOR, "an upgrade needs the node of the shared lock, also in an empty list");
 }
 
 static void

@@ -43,12 +43,12 @@ static const Play plays[] = {
 	"A lock, all stall! 1999, A ring!, A apply!, all stall! 1, A trust passed, A deliverall!, A trust none, all losses 1"},
 	/* A leader that is cut off answers a sync. */
 	{"a node whose create was not answered is looked for behind a proof", "A lock, A release, A fault apply-and-drop, A lock, A connect, A proofs 1, A sends llg, A has X"},
-	{"... and several behind one", "A lock abcdefgh, A release, A fault apply-and-drop, A lock abcdefgh, A connect, A has XXXXXXXX abcdefgh, A proofs 1"},
+	{"several nodes whose creates were not answered are looked for behind one proof", "A lock abcdefgh, A release, A fault apply-and-drop, A lock abcdefgh, A connect, A has XXXXXXXX abcdefgh, A proofs 1"},
 	/* The first proof after the lock is too late to be backed; its answer sends the next one, without a timer. */
 	{"late timers do not lose a lock",
 		"A lock, A release, all pass 18000, A lock, A trust 2000, all stall! 1450, A ring!, all stall! 50, A apply!, A deliverall!,"
 	" all stall! 50, A apply!, A apply!, A apply!, A deliverall!, all stall! 450, A has X, all losses 0"},
-	{"... and not found if the proof fails", "A lock, A release, A fault apply-and-drop, A lock, A fault throttle@0, A connect, A sends l, A has 0"},
+	{"a node whose create was not answered is not found if the proof fails", "A lock, A release, A fault apply-and-drop, A lock, A fault throttle@0, A connect, A sends l, A has 0"},
 	{"a permit node is counted behind a proof after an outage", "A permit s1, B permit s1, B disconnect, A giveback s, B connect, B sends wLd, B proofs 1"},
 	{"a waiter for a permit does not count while proofs fail", "A permit s1, B permit s1, all pass 18000, B fault throttle@0, B confirm!, A giveback s, B is pending"},
 	{"an answer that took more than a sixth of the timeout renews no lease",
@@ -56,13 +56,13 @@ static const Play plays[] = {
 	/* Only the leader's answer to an earlier request shows that its pings arrive. */
 	{"the first write after a pause renews no lease, the next one behind its answer does",
 	"A lock, A release, all pass 1250, A lock, A sends cl, A lease 2000, A release, all pass 1251, A lock, A sends clm, A lease 2000"},
-	{"... counted from the submission of the earlier one", "A lock, all stall! 100, A confirm!, all stall! 900, A apply!, A apply!, A deliverall!, A release, all pass 351, A lock, A sends clm"},
-	{"... a permit's node is the next one", "A permit s3, A release s, all pass 1251, A permit s3, A sends clgcLd, A lease 2000"},
-	{"... a connection is as good as an answer", "A lock, A release, all pass 1251, A disconnect, A connect, A lock, A sends cl, A lease 2000"},
+	{"the lease that the next write renews is counted from the submission of the earlier one", "A lock, all stall! 100, A confirm!, all stall! 900, A apply!, A apply!, A deliverall!, A release, all pass 351, A lock, A sends clm"},
+	{"the first write after a pause renews no lease, a permit's node, the next one, does", "A permit s3, A release s, all pass 1251, A permit s3, A sends clgcLd, A lease 2000"},
+	{"after a new connection the first write renews the lease", "A lock, A release, all pass 1251, A disconnect, A connect, A lock, A sends cl, A lease 2000"},
 	{"a waiter that comes first sends a proof before it lists the queue, and is granted without another list",
 		"A lock, B lock, all pass 18000, A release!, A apply!, B deliver!, B proofs 1, B sends l, B apply!, B wrote 0,"
 	" all stall 0, B is ok, B sends m, B trust 2000, all pass 12000, all losses 0"},
-	{"... if the proof is answered too late, by another one",
+	{"a waiter that comes first is granted the lock by another proof if the first one is answered too late",
 	"A lock, B lock, all pass 18000, A release!, A apply!, B deliver!, B apply!, all stall 1001, B is ok, B trust 2000"},
 };
 
@@ -98,7 +98,7 @@ test_reads(void)
 	fake_advance(50);
 	fake_run_all();
 	is_int(zkl_batch_info(batch).status, ZKL_OK, "a sync and a list are answered");
-	is_int(zkl_session_deadline_io(A->session), before, "... and prove nothing");
+	is_int(zkl_session_deadline_io(A->session), before, "the answers to a sync and a list prove nothing");
 	zkl_batch_end(batch);
 	scene_end("exclusion, reads");
 }
@@ -132,10 +132,10 @@ test_slow_ensemble(void)
 	is_int(asked->status, ZKL_OK, "a slow ensemble grants a lock");
 	zkl_session_confirm(A->session, true);
 	answer_slowly(T / 6 - 10, T / 6);
-	is_int(zkl_session_confirmed(A->session), ZKL_OK, "... confirms a commit");
+	is_int(zkl_session_confirmed(A->session), ZKL_OK, "a slow ensemble confirms a commit");
 	answer_slowly(T / 6 - 10, 3 * T);
-	is_int(losses_reported, 0, "... and the lock is kept");
-	is_int(fake_drops(A->client), 0, "... on one connection");
+	is_int(losses_reported, 0, "no lock is lost with a slow ensemble");
+	is_int(fake_drops(A->client), 0, "a slow ensemble keeps its connection");
 	scene_end(NULL);
 }
 
@@ -186,7 +186,7 @@ test_short_connections(void)
 	}
 	fake_stall(T * 2 / 3 / 20);
 	fake_ring(A->client);
-	is_int(losses_reported, 1, "... and do not keep it longer");
+	is_int(losses_reported, 1, "connections that come and go do not keep a lock longer");
 	is_int(zkl_session_state(A->session), ZKL_SESSION_EXPIRED, "the session is given up");
 	scene_end("exclusion, short connections");
 }
@@ -205,10 +205,10 @@ test_shorter_timeout(void)
 	deliver_all(A);
 	ok(trust(A) > 0 && trust(A) <= T / 3, "after a connection with half the session timeout, trust is two thirds of that");
 	fake_run_all();
-	ok(trust(A) > 0 && trust(A) <= T / 3, "... and is not longer with a proof");
+	ok(trust(A) > 0 && trust(A) <= T / 3, "after such a connection trust is not longer with a proof");
 	fake_stall(T / 3);
 	fake_ring(A->client);
-	is_int(losses_reported, 1, "... and ends in time");
+	is_int(losses_reported, 1, "after such a connection trust ends in time");
 	scene_end("exclusion, a shorter session timeout");
 }
 
@@ -224,7 +224,7 @@ test_root(void)
 	fake_tree_delete("/zklock");
 	fake_advance(T / 6);
 	is_int(zkl_session_deadline_io(A->session) == 0 || trust(A) > T / 2, 1, "a proof that finds no root proves the session all the same");
-	is_int(zkl_session_state(A->session), ZKL_SESSION_CONNECTED, "... which goes on");
+	is_int(zkl_session_state(A->session), ZKL_SESSION_CONNECTED, "a session whose proof finds no root goes on");
 	scene_end(NULL);
 }
 

@@ -312,6 +312,6 @@ main(int argc, char **argv)
 	walk_all(argc, argv, N_LAG_SEEDS, walk_lagging,
 			 "with lagging servers keep them, too, and no commit outlives its lease");
 	walk_all(argc, argv, N_SEEDS, walk_keeping, "with sessions that keep what they release keep them, too");
-	walk_all(argc, argv, N_LAG_SEEDS, walk_keeping_lagging, "... also with lagging servers");
+	walk_all(argc, argv, N_LAG_SEEDS, walk_keeping_lagging, "with lagging servers, too, sessions that keep what they release keep them");
 	return done();
 }

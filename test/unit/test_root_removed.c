@@ -195,7 +195,7 @@ test_always_removed(void)
 	fake_run_all();
 	is_int(zkl_request_status(ask->request), ZKL_SERVER_ERROR, "a request whose parent is deleted again and again fails");
 	fake_after_step = NULL;
-	is_int(zkl_request_status(lock_now(A, "a", X)->request), ZKL_OK, "... and the next one, after that, does not");
+	is_int(zkl_request_status(lock_now(A, "a", X)->request), ZKL_OK, "the next request, after the parent is no longer deleted, does not fail");
 	scene_end(NULL);
 }
 

@@ -194,9 +194,9 @@ test_rest_of_lease(void)
 	ok(zkl_session_lease_lasts(A->session, true), "half of a lease suffices for a commit");
 	fake_advance(1);
 	ok(!zkl_session_lease_lasts(A->session, true), "less than half of a lease does not");
-	ok(zkl_session_lease_lasts(A->session, false), "... but it lasts");
+	ok(zkl_session_lease_lasts(A->session, false), "less than half of a lease lasts");
 	fake_advance(T / 6 - 1);
-	ok(!zkl_session_lease_lasts(A->session, false), "... until a third of the session timeout has passed");
+	ok(!zkl_session_lease_lasts(A->session, false), "a lease lasts until a third of the session timeout has passed");
 	scene_end(NULL);
 }
 
@@ -392,7 +392,7 @@ test_parents(void)
 	fake_run_all();
 	fake_connect(A->client);
 	fake_run_all();
-	is_int(fake_n_traced(A->client, 'a'), 5, "... and not again on another connection");
+	is_int(fake_n_traced(A->client, 'a'), 5, "the ACL of a parent is not read again on another connection");
 	scene_end(NULL);
 }
 
@@ -413,7 +413,7 @@ test_blocker(void)
 		make_node(SCENE_LOCKS "/a/lock-", data[i], ZKL_CREATE_EPHEMERAL_SEQUENTIAL, 99);
 		zkl_request_info(lock_now(A, "a", X)->request, &waiter);
 		ok(waiter.blocked, "another program has the lock");
-		is_str(waiter.blocker, data[i], "... whose data are shown: \"%s\"", data[i]);
+		is_str(waiter.blocker, data[i], "the data of another program's node are shown: \"%s\"", data[i]);
 		scene_end(NULL);
 	}
 }

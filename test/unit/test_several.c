@@ -128,7 +128,7 @@ test_parents_deleted(void)
 			n_deleted++;
 	}
 	is_int(n_deleted, N_DELETES, "a znode of an array was deleted again and again");
-	is_int(ask->status, ZKL_OK, "... and the array is granted");
+	is_int(ask->status, ZKL_OK, "an array is granted although its znode was deleted again and again");
 	scene_end("an array whose znodes are deleted");
 }
 
@@ -230,7 +230,7 @@ test_numbers_used_up_together(void)
 			forget(lock_now(A, "a", X));
 		}
 		is_int(mode_of(A, "a"), X, "the lock is granted after two requests drew numbers beyond the limit (%d steps)", steps);
-		ok(strstr(node_of(A, "a"), "__WRIT__000000000") != NULL, "... with a small number");
+		ok(strstr(node_of(A, "a"), "__WRIT__000000000") != NULL, "the lock is granted with a small number");
 		scene_end("exclusion and tokens, two requests without numbers");
 	}
 }

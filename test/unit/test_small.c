@@ -88,7 +88,7 @@ static const Play plays[] = {
 		" all pass 1000, A named __READ__"
 	},
 	{
-		"... not even after the release, which deletes the node",
+		"a refused downgrade delays no confirmation after the release, which deletes the node",
 		"A lock, A denyreader, A downgrade!, A release, A sends dd, A nodes 0, A confirm, A confirmed ok, all denyexactly"
 	},
 	{
@@ -96,7 +96,7 @@ static const Play plays[] = {
 		"A lock, A denyreader, A downgrade, A confirm, A confirmed ok, A delete, A confirm, A lost 1, all denyexactly"
 	},
 	{
-		"... also while the downgrade is repeated",
+		"the node of a refused downgrade is watched under its old name also while the downgrade is repeated",
 		"A lock, A denyreader, A downgrade, A confirm, A confirmed ok, all stall! 1000, A ring!, A sends m, A delete,"
 		" A confirm, A lost 1, all denyexactly"
 	},
@@ -110,11 +110,11 @@ static const Play plays[] = {
 		"A lock, A fault no-auth, A downgrade, A named __WRIT__, all pass 5000, A named __READ__"
 	},
 	{
-		"... after another error",
+		"a downgrade that is answered with another error is repeated",
 		"A lock, A fault other-error, A downgrade, A named __WRIT__, all pass 5000, A named __READ__"
 	},
 	{
-		"... after a refusal of a busy server",
+		"a downgrade that a busy server refuses is repeated",
 		"A lock, A fault throttle, A downgrade, A named __WRIT__, all pass 5000, A named __READ__"
 	},
 	{
@@ -122,7 +122,7 @@ static const Play plays[] = {
 		"A lock, all deny /zklock/locks/a, A release, A pass 30000, A fault throttle, A lock b, A has 0 b, A pass 50, A has X b"
 	},
 	{
-		"... nor does a downgrade that it forbids",
+		"a downgrade that an ACL forbids does not slow down other retries",
 		"A lock, all deny /zklock/locks/a, A downgrade, A pass 30000, A fault throttle, A lock b, A has 0 b, A pass 50, A has X b"
 	},
 	{

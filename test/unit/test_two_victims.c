@@ -181,7 +181,7 @@ test_failed_search(void)
 		fake_advance(25);
 	}
 	ok(fake_fault_happened(A->client), "a search fails");
-	ok(n >= 1000 && n < 3000, "... and is repeated a second later: %d ms", n);
+	ok(n >= 1000 && n < 3000, "a search that has failed is repeated a second later: %d ms", n);
 	scene_end(NULL);
 
 	/* All searches fail: A must not be able to read the list. */
@@ -226,8 +226,8 @@ test_silent(void)
 	begin_claim();
 	n = fake_n_traced(A->client, 'u');
 	ok(!a_waits(1900, false) && owner_is_in_step(A), "a claim waits for answers");
-	ok(!a_waits(150, false) && !owner_is_in_step(A), "... for two seconds");
-	is_int(fake_n_traced(A->client, 'u'), n, "... and does not begin again at once");
+	ok(!a_waits(150, false) && !owner_is_in_step(A), "a claim waits for answers for two seconds");
+	is_int(fake_n_traced(A->client, 'u'), n, "a claim without answers does not begin again at once");
 	n = 0;
 	for (int ms = 0; ms < 60000; ms += 25)
 	{
@@ -255,7 +255,7 @@ test_forged_answer(void)
 	ok(node && node->data_len < (int) sizeof(data) - 1, "B has a report");
 	memcpy(data, node->data, (size_t) node->data_len);
 	data[node->data_len] = '\0';
-	ok(strstr(data, bell) != NULL, "... that answers no ring");
+	ok(strstr(data, bell) != NULL, "the report of B answers no ring");
 	strstr(data, bell)[1] = '9';
 	fake_tree_delete(path);
 	make_node(path, data, ZKL_CREATE_EPHEMERAL, 0x77);
