@@ -15,6 +15,8 @@
  *   close    zookeeper_close() does not return
  *   polls    a thread that is not the first one of a process does not wake up from its sleep
  *   unlocks  the first thread of a process sleeps after each unlock of a mutex
+ *   suspend  the clock that counts the time for which the machine was suspended has gone on by an
+ *            hour; the other clocks have not
  *   exits    at exit(), a process that still has other threads creates a file named
  *            "threads"
  *
@@ -37,9 +39,12 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <zookeeper/zookeeper.h>
+
+#define SUSPENDED_S 3600
 
 /* Long enough for another thread to change the data that the mutex guards. */
 #define UNLOCK_US 200000
@@ -154,6 +159,16 @@ epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 		return -1;
 	}
 	return REAL(epoll_ctl) (epfd, op, fd, event);
+}
+
+int
+clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int			result = REAL(clock_gettime) (clock, now);
+
+	if (clock == CLOCK_BOOTTIME && is_broken("suspend"))
+		now->tv_sec += SUSPENDED_S;
+	return result;
 }
 
 /* Only the I/O thread waits for two descriptors. */

@@ -231,6 +231,26 @@ sub count_resumed { my ($ensemble) = @_; return scalar(() = read_file($ensemble-
 	$s->drop;
 }
 
+# The machine has been booted since the file was written: its processes say nothing about those of
+# the file, which may run elsewhere, on a copy of the disk. The header begins with eight bytes
+# and the id of the boot.
+{
+	my $s = session($here);
+	$s->query_ok("SELECT zk_lock('boot')");
+	$here->stop('immediate');
+	open my $file, '+<:raw', "$directory/zklock_sessions" or die "cannot open: $!";
+	seek $file, 8, 0;
+	read $file, my $boot, 36;
+	is("$boot\n", read_file('/proc/sys/kernel/random/boot_id'), 'the file names the boot of the machine');
+	seek $file, 8, 0;
+	print {$file} $boot =~ tr/0-9a-f/1-9a-f0/r;
+	close $file or die "cannot write: $!";
+	$here->start;
+	wait_until('the removal of the former file', sub { !former_files() });
+	is($t->query("SELECT zk_try_lock('boot')"), 'f', 'the sessions of another boot are not closed');
+	$s->drop;
+}
+
 # Without its directory.
 {
 	$here->stop('fast');

@@ -51,7 +51,7 @@ for my $end (sort keys %ends)
 {
 	my $s = connected_session($here);
 	my $pid = $s->pid;
-	my $client = $s->{run}{KIDS}[0]{PID};
+	my $client = $s->client_pid;
 
 	$s->query_ok("SELECT zk_lock('x')");
 	my $id = zk_session_id($s);

@@ -11,6 +11,7 @@
 #   $s->error;     # standard error of the last query: messages, notices
 #   $s->sqlstate;  # of the last statement; 00000 when it succeeded
 #   $s->pid;       # of its backend
+#   $s->client_pid;    # of psql
 #   $s->cancel; $s->terminate;                # from another session
 #   $s->alive;     # 0 when the connection was lost (then psql has ended)
 #   $s->reconnect('zklock.root' => '/x');     # as the same role
@@ -147,6 +148,7 @@ sub error { return $_[0]{error} }
 sub sqlstate { return $_[0]{sqlstate} }
 sub ok { return $_[0]{sqlstate} eq '00000' }
 sub pid { return $_[0]{backend} }
+sub client_pid { return $_[0]{run} && $_[0]{run}{KIDS}[0]{PID} }
 sub node { return $_[0]{node} }
 
 # These use another connection.

@@ -1,0 +1,156 @@
+# Each way in which a wait can end, for each kind of wait: it ends within a second of the event,
+# not counting the time for which the processes that take part waited for a processor.
+# Alone: it compares times.
+#
+# Promises: 4.1, 4.2
+
+use strict;
+use warnings;
+
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLock::Cluster;
+use ZkLock::Proxy;
+use ZkLock::Util qw(read_file wait_until);
+use ZkLock::ZkServer;
+
+use constant LIMIT => 1;
+
+# In which a session is closed whose ensemble is silent; the backend ends after that.
+use constant CLOSING => 2;
+
+# The timeout of a statement, and the interval at which a backend looks at its client.
+use constant TIMEOUT_MS => 500;
+
+# The session timeout is so long that no session expires here.
+my ($zk, $zkc) = ZkLock::ZkServer->start(config => { maxSessionTimeout => 300000 })->with_client(timeout => 120);
+my $proxy = ZkLock::Proxy->start(target => $zk);
+my ($here, $there) = map { zklock_node($_, zk => $zk, session_timeout => '290s') } qw(here there);
+my $other = session($there);
+$other->query_ok("SELECT zk_lock('there'), zk_acquire_permit('permit', 1)");
+my $same = session($here);
+$same->query_ok("SELECT zk_lock('here')");
+
+# kind => [ statement, is the ensemble silent? ]
+my %waits = (
+	'a lock of this server' => ["SELECT zk_lock('here')"],
+	'a lock of another server' => ["SELECT zk_lock('there')"],
+	'several locks' => ["SELECT zk_xact_lock_many('{first,there}')"],
+	'a permit' => ["SELECT zk_acquire_permit('permit', 1)"],
+	'an answer' => [ "SELECT zk_lock('free')", 1 ],
+	'a connection' => [ "SELECT zk_lock('free, too')", 1 ]);
+
+# way => [ what happens to the backend, the SQLSTATE, or undef: the backend ends ]
+my @ways = (
+	[ 'a cancel' => sub { kill 'INT', $_[0]->pid }, '57014' ],
+	[ statement_timeout => undef, '57014' ],
+	[ 'lock_timeout, or ensemble_timeout' => undef, '55P03' ],
+	[ 'a termination' => sub { kill 'TERM', $_[0]->pid } ],
+	[ transaction_timeout => undef ],
+	[ 'the loss of the client' => sub { $_[0]->drop } ],
+	[ 'the end of the postmaster' => undef ]);
+@ways = grep { $_->[0] ne 'transaction_timeout' } @ways if $here->pg_version < 17;
+
+my %settings = (
+	statement_timeout => 'statement_timeout',
+	transaction_timeout => 'transaction_timeout',
+	'the loss of the client' => 'client_connection_check_interval');
+
+for my $way (@ways)
+{
+	my ($what, $event, $sqlstate) = @$way;
+	my %s = map { $_ => prepared($_, $what) } keys %waits;
+	$proxy->freeze;
+	my $is_timeout = $what =~ /timeout/;
+	my (%began, %starved);
+	for my $wait (sort keys %s)
+	{
+		$began{$wait} = time() + TIMEOUT_MS / 1000;
+		$starved{$wait} = note_starvation({}, $s{$wait});
+		$s{$wait}->query_async($waits{$wait}[0]);
+	}
+	if (!$is_timeout)
+	{
+		wait_blocked($_) for values %s;
+		$starved{$_} = note_starvation({}, $s{$_}) for keys %s;
+		$here->kill9 if $what =~ /postmaster/;
+		for my $wait (keys %s)
+		{
+			$began{$wait} = time();
+			$event->($s{$wait}) if $event;
+		}
+	}
+	my %late = lateness(!$sqlstate, \%began, \%starved, \%s);
+	note("$what: ", join ', ', map { sprintf '%s %.3f s', $_, $late{$_} } sort keys %late);
+	for my $wait (sort keys %s)
+	{
+		my $limit = LIMIT + ($what =~ /client/ ? TIMEOUT_MS / 1000 : 0) + (!$sqlstate && $waits{$wait}[1] ? CLOSING : 0);
+		cmp_ok($late{$wait}, '<', $limit, "$what ends a wait for $wait within a second");
+		next if !$sqlstate;
+		my $expected = $waits{$wait}[1] && $sqlstate eq '55P03' ? qr/^08/ : qr/^$sqlstate$/;
+		$s{$wait}->wait_result;
+		like($s{$wait}->sqlstate, $expected, "$what ends a wait for $wait with its SQLSTATE");
+	}
+	$proxy->thaw;
+	$_->drop for values %s;
+	wait_zk_children($zkc, '/zklock/locks/there', 1);
+	is(wait_zk_empty($zkc, "/zklock/locks/$_"), 0, "$what: no node of the lock $_ is left")
+	  for 'first', 'free', 'free,%20too';
+	is($zkc->children('/zklock/semaphores/permit/leases'), 1, "$what: no permit is left");
+}
+
+done_testing();
+
+# Returns a session that can begin this wait.
+sub prepared
+{
+	my ($wait, $what) = @_;
+	my ($sql, $is_silent) = @{ $waits{$wait} };
+	my $s = $is_silent ? session_with($here, connect_string => $proxy->connect_string) : session($here);
+	$s->query_ok("SELECT zk_lock('warm-up'), zk_unlock('warm-up')") if $wait ne 'a connection';
+	my $setting = $settings{$what};
+	$setting = $is_silent ? 'zklock.ensemble_timeout' : 'lock_timeout' if $what =~ /^lock_timeout/;
+	$s->query_ok("SET $setting = '" . TIMEOUT_MS . "ms'") if $setting;
+	return $s;
+}
+
+# Notes how long the test, the client and the backend have waited for a processor, in seconds, as
+# long as each exists.
+sub note_starvation
+{
+	my ($noted, $s) = @_;
+	for my $pid ($$, $s->pid, $s->client_pid // ())
+	{
+		my ($ns) = read_file("/proc/$pid/schedstat") =~ /^\d+ (\d+)/ or next;
+		$noted->{from}{$pid} //= $ns / 1e9;
+		$noted->{to}{$pid} = $ns / 1e9;
+	}
+	return $noted;
+}
+
+sub ended
+{
+	my ($s, $is_process) = @_;
+	return $is_process ? read_file('/proc/' . $s->pid . '/stat') !~ /\) [^ZX] / : $s->finished;
+}
+
+# Returns how long after the event each wait has ended, without the time of starvation.
+sub lateness
+{
+	my ($is_process, $began, $starved, $s) = @_;
+	my %late;
+	wait_until('all waits to end', sub {
+			for my $wait (grep { !exists $late{$_} } keys %$s)
+			{
+				my $ended = ended($s->{$wait}, $is_process);
+				my $noted = note_starvation($starved->{$wait}, $s->{$wait});
+				next if !$ended;
+				$late{$wait} = time() - $began->{$wait};
+				$late{$wait} -= $noted->{to}{$_} - $noted->{from}{$_} for keys %{ $noted->{from} };
+			}
+			return keys %late == keys %$s;
+		},
+		pause => 0.005,
+		diag => sub { 'not ended: ' . join ', ', grep { !exists $late{$_} } keys %$s });
+	return %late;
+}
