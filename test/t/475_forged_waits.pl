@@ -14,9 +14,9 @@ use ZkLock::Deadlock qw(wait_until_reported);
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkServer;
 
-my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client(timeout => 40);
+my ($zk, $zkc) = ZkLock::ZkServer->start(config => { maxSessionTimeout => 600000 })->with_client(timeout => 300);
 my %node = map {
-	$_ => zklock_node($_, zk => $zk, extra_conf => "deadlock_timeout = '300ms'\n")
+	$_ => zklock_node($_, zk => $zk, session_timeout => '5min', extra_conf => "deadlock_timeout = '300ms'\n")
 } qw(a b);
 my $d = ZkLock::Deadlock->new(%node);
 my $waits = '/zklock/waiting';

@@ -16,10 +16,10 @@ use ZkLock::FaultProxy;
 use ZkLock::Util qw(wait_until);
 use ZkLock::ZkServer;
 
-my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
+my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500, config => { maxSessionTimeout => 600000 })->with_client(timeout => 60);
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my %node = map {
-	$_->[0] => zklock_node($_->[0], zk => $_->[1], session_timeout => '4s',
+	$_->[0] => zklock_node($_->[0], zk => $_->[1], session_timeout => '5min',
 		extra_conf => "deadlock_timeout = '300ms'\nlog_min_messages = debug1\n")
 } [ a => $proxy ], [ b => $zk ];
 my $d = ZkLock::Deadlock->new(%node);
