@@ -10,6 +10,7 @@
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine.h"
 
@@ -182,6 +183,30 @@ zkl_releases_end(ZklSession *session)
 	zkl__enter(session);
 	zkl__leave_end(session);
 	zkl__leave(session);
+}
+
+
+/*
+ * Other znodes, which are deleted like nodes
+ */
+
+void
+zkl_delete_later(ZklSession *session, const char *parent, const char *child)
+{
+	zkl__enter(session);
+	zkl__delete_later(session, parent, child);
+	zkl__leave(session);
+}
+
+bool
+zkl_is_deleting_below(ZklSession *session, const char *parent)
+{
+	bool		any;
+
+	zkl__enter(session);
+	any = zkl__nodes_below(session, parent, strlen(parent)) != NULL;
+	zkl__leave(session);
+	return any;
 }
 
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * engine.h
- *		Entering a session: for api.c, and for src/recipe/deadlock.
+ *		Entering a session: for api.c and request_wait.c.
  *
  *-------------------------------------------------------------------------
  */

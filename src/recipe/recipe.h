@@ -445,7 +445,8 @@ typedef struct ZklDeadlock
 typedef struct ZklDetector ZklDetector;
 
 /* Returns NULL if memory is exhausted. */
-extern ZklDetector *zkl_detector_begin(ZklRequest *request, const ZklDetectorConfig *config,
+extern ZklDetector *zkl_detector_begin(ZklSession *session, ZklRequest *request,
+									   const ZklDetectorConfig *config,
 									   const ZklDetectorCallbacks *callbacks, void *arg);
 
 /*
@@ -460,6 +461,48 @@ extern const ZklDeadlock *zkl_detector_step(ZklDetector *detector, int64_t *next
 
 /* Frees the detector, also after a callback has left a step, and withdraws the report. */
 extern void zkl_detector_end(ZklDetector *detector);
+
+
+/*
+ * What a detector needs of the layer, besides batches (batch.h)
+ */
+
+/* The places where a request has nodes; the letters are those of wait reports. */
+typedef enum ZklWaitPlace
+{
+	ZKL_PLACE_LOCK = 'l',		/* <root>/locks/<name> */
+	ZKL_PLACE_MUTEX = 'm',		/* <root>/semaphores/<name>/locks */
+	ZKL_PLACE_PERMITS = 'p'		/* <root>/semaphores/<name>/leases */
+} ZklWaitPlace;
+
+/* A node that a request waits with. */
+typedef struct ZklWaitNode
+{
+	ZklWaitPlace place;
+	const char *name;			/* path component of the lock or semaphore */
+	const char *child;			/* the node's name */
+	int			capacity;		/* PERMITS: how many permits the session counts */
+} ZklWaitNode;
+
+/* The wait of a request, as it is at this moment. */
+typedef struct ZklWait
+{
+	bool		may_block;		/* others, apart from its local waiters, can wait for the session */
+	int			n_nodes;		/* 0: the request does not wait, or something of it is changing */
+	ZklWaitNode nodes[];
+} ZklWait;
+
+/* Returns the wait, to be freed with free(); NULL if memory is exhausted. */
+extern ZklWait *zkl_request_wait(ZklRequest *request);
+
+/*
+ * Deletes a child of "parent" that may exist or not, without waiting: as nodes are released,
+ * also together between zkl_releases_begin() and zkl_releases_end().
+ */
+extern void zkl_delete_later(ZklSession *session, const char *parent, const char *child);
+
+/* Returns whether such a delete, or the release of a node there, is not finished. */
+extern bool zkl_is_deleting_below(ZklSession *session, const char *parent);
 
 
 /*

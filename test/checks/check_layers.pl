@@ -18,6 +18,12 @@ my %good = (
 	'src/backend/base/names.h' => qq(#include "recipe/recipe.h"\n#include "compat.h"\n),
 	'src/backend/base/holds.c' => calling('backend_base', 'recipe_lock'),
 	'src/recipe/recipe.h' => '',
+	'src/recipe/engine.h' => '',
+	'src/recipe/deadlock/detector.h' => qq(#include "recipe/recipe.h"\n#include "recipe/queue/node.h"\n),
+	'src/recipe/deadlock/detector.c' => calling('zkl_detector', 'zkl_batch'),
+	'src/recipe/queue/node.h' => '',
+	'src/recipe/queue/queue.h' => '',
+	'src/recipe/session/batch.c' => calling('zkl_batch'),
 	'src/recipe/lock/lock.h' => qq(#include "internal.h"\n#include "recipe/zookeeper/client.h"\n),
 	'src/recipe/lock/internal.h' => qq(#include "../recipe.h"\n#include <string.h>\n),
 	'src/recipe/lock/lock.c' => calling('recipe_lock', 'recipe_zookeeper'),
@@ -50,6 +56,12 @@ complains('src/recipe/lock/lock.c', 'void zkl__on_anything(void) { backend_base(
 complains('src/recipe/zookeeper/zk_client.c', 'void client(void) { recipe_lock(); }', qr/zk_client\.c uses recipe_lock of .*above/);
 like(complaints('src/recipe/engine.c' => calling('zkl__on_event'), 'src/recipe/lock/lock.c' => calling('recipe_lock', 'zkl__on_event')),
 	qr/lock\.c uses zkl__on_event of .*above/, 'no name exempts a call from below');
+
+# The deadlock folder uses what is public of the layer.
+complains('src/recipe/deadlock/detector.h', '#include "recipe/engine.h"', qr/detector\.h includes \S+engine\.h, which src\S+ may not/);
+complains('src/recipe/deadlock/detector.h', '#include "recipe/queue/queue.h"', qr/detector\.h includes \S+queue\.h, which src\S+ may not/);
+like(complaints('src/recipe/engine.c' => calling('zkl__enter'), 'src/recipe/deadlock/detector.c' => calling('zkl_detector', 'zkl__enter')),
+	qr/^\S+detector\.c uses zkl__enter of \S+, which is private to the layers below$/, 'no function of the layers below is called');
 
 # Circles of calls.
 my %two = ('src/recipe/lock/request.c' => calling('recipe_request', 'recipe_lock'),

@@ -207,7 +207,7 @@ begin(Owner *o, Party *party)
 		o->is_limited = false;
 		o->party = party;
 		o->request = ask->request;
-		o->detector = zkl_detector_begin(o->request, &config, &callbacks, o);
+		o->detector = zkl_detector_begin(party->session, o->request, &config, &callbacks, o);
 	}
 	return o->detector && !o->is_victim && (o->is_in_step || info.blocked);
 }

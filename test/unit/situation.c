@@ -33,7 +33,7 @@ typedef struct Report
 	int64_t		czxid;
 	uint64_t	owner;
 	ZklReport	report;
-	ZklReportNode nodes[MAX_PLACES * 2];
+	ZklWaitNode nodes[MAX_PLACES * 2];
 	ZklLocalWaiter waiters[MAX_LOCALS];
 	ZklHeld		held[MAX_LOCALS][MAX_LOCALS];
 } Report;
@@ -175,7 +175,7 @@ add_wait(Report *r, ZklWaitPlace place, const char *name, int session, int capac
 	char		component[8];
 
 	snprintf(component, sizeof(component), "%.1s", name);
-	r->nodes[r->report.n_nodes++] = (ZklReportNode)
+	r->nodes[r->report.n_nodes++] = (ZklWaitNode)
 	{
 		place, queue_at(place, component) ? queue_at(place, component)->name : "?",
 			node_of(place, component, session), capacity
@@ -353,7 +353,7 @@ found(int me)
 }
 
 static int
-print_node(char *text, const ZklReportNode *node, const char *child)
+print_node(char *text, const ZklWaitNode *node, const char *child)
 {
 	return sprintf(text, " %s%s/%" PRIu64, node->name, node->place == ZKL_PLACE_MUTEX ? "%"
 				   : node->place == ZKL_PLACE_PERMITS ? "*" : "", session_of(child));

@@ -67,7 +67,7 @@ test_decided_before(void)
 
 	begin_waiters("ab", "A permit s1, B lock x, B permit s1");
 	ask = pending_of(B);
-	detector = zkl_detector_begin(ask->request, &config, &callbacks, NULL);
+	detector = zkl_detector_begin(B->session, ask->request, &config, &callbacks, NULL);
 	fake_count(B->client);
 	fake_fault(B->client, 1, FAULT_NO_AUTH);
 	release_permit(A, "s");
@@ -330,7 +330,7 @@ test_forged(void)
 	forge(0x77, large, 200000);
 	for (int i = 0; i < 4; i++)
 	{
-		ZklReportNode node = {ZKL_PLACE_LOCK, names[i], names[i], 0};
+		ZklWaitNode node = {ZKL_PLACE_LOCK, names[i], names[i], 0};
 		ZklReport	report = {.server = "s", .nodes = &node, .n_nodes = 1};
 		int			length;
 		char	   *data = zkl_report_encode(&scratch, &report, &length);

@@ -66,7 +66,7 @@ begin_search(int n)
 }
 
 static void
-add_report(ZklSnapshot *s, uint64_t session, const ZklReportNode *nodes, int n_nodes)
+add_report(ZklSnapshot *s, uint64_t session, const ZklWaitNode *nodes, int n_nodes)
 {
 	ZklReport	report = {.server = "", .nodes = nodes, .n_nodes = n_nodes};
 	int			length;
@@ -79,7 +79,7 @@ add_report(ZklSnapshot *s, uint64_t session, const ZklReportNode *nodes, int n_n
 static void
 add_wait(ZklSnapshot *s, uint64_t session, const char *name, const char *child)
 {
-	ZklReportNode node = {ZKL_PLACE_LOCK, name, child, 0};
+	ZklWaitNode node = {ZKL_PLACE_LOCK, name, child, 0};
 
 	add_report(s, session, &node, 1);
 }
@@ -183,7 +183,7 @@ test_crowds(void)
 static void
 add_waits(ZklSnapshot *s, uint64_t session, int number, int n)
 {
-	static ZklReportNode nodes[500];
+	static ZklWaitNode nodes[500];
 	static char lock_names[500][16];
 	char		child[ZKL_CHILD_NAME_SIZE];
 
@@ -191,7 +191,7 @@ add_waits(ZklSnapshot *s, uint64_t session, int number, int n)
 	for (int i = 0; i < n; i++)
 	{
 		snprintf(lock_names[i], sizeof(lock_names[i]), "l%d", i);
-		nodes[i] = (ZklReportNode)
+		nodes[i] = (ZklWaitNode)
 		{
 			ZKL_PLACE_LOCK, lock_names[i], child, 0
 		};
@@ -297,7 +297,7 @@ permits(int n, int *ms)
 	char		mutex[ZKL_CHILD_NAME_SIZE];
 	char		own[ZKL_CHILD_NAME_SIZE];
 	char		other[ZKL_CHILD_NAME_SIZE];
-	ZklReportNode nodes[2] = {
+	ZklWaitNode nodes[2] = {
 		{ZKL_PLACE_MUTEX, "s", mutex, 0},
 		{ZKL_PLACE_PERMITS, "s", own, n}
 	};
@@ -384,7 +384,7 @@ test_data(void)
 		.n_held = 3, .waits_for = "a\tb\nc"},
 		{.session_id = 2, .pid = 8, .identity = 6, .waits_for = ""}
 	};
-	ZklReportNode nodes[2] = {{ZKL_PLACE_MUTEX, "s", "m", 0}, {ZKL_PLACE_PERMITS, "s", "p", 3}};
+	ZklWaitNode nodes[2] = {{ZKL_PLACE_MUTEX, "s", "m", 0}, {ZKL_PLACE_PERMITS, "s", "p", 3}};
 	ZklReport	report = {42, INT32_MAX, 9, "a\nserver", nodes, 2, waiters, 2};
 	ZklReport  *copy;
 	char	   *large;

@@ -190,7 +190,7 @@ follows_reader(const Party *party, const char *name)
 typedef struct Made
 {
 	ZklReport	report;
-	ZklReportNode nodes[MAX_ITEMS + 1];
+	ZklWaitNode nodes[MAX_ITEMS + 1];
 } Made;
 
 static void
@@ -199,7 +199,7 @@ add_node(const Party *party, Made *made, ZklWaitPlace place, const char *name, i
 	const char *child = last_node(party, place, name);
 
 	if (child)
-		made->nodes[made->report.n_nodes++] = (ZklReportNode)
+		made->nodes[made->report.n_nodes++] = (ZklWaitNode)
 	{
 		place, name, child, capacity
 	};

@@ -210,7 +210,7 @@ static void
 add_report(ZklSnapshot *snapshot, int i)
 {
 	char		child[64];
-	ZklReportNode node = {ZKL_PLACE_LOCK, "a", child_of(i, child), 0};
+	ZklWaitNode node = {ZKL_PLACE_LOCK, "a", child_of(i, child), 0};
 	ZklReport	report = {.server = "s", .nodes = &node, .n_nodes = 1};
 	int			length;
 	char	   *data = zkl_report_encode(&scratch, &report, &length);

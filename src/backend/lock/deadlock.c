@@ -237,7 +237,7 @@ begin(ZklockCall *call)
 	zkl_session_leave_kept(w->session);
 	w->scan_context = AllocSetContextCreate(CurrentMemoryContext, "zklock lock table",
 											ALLOCSET_DEFAULT_SIZES);
-	w->detector = zkl_detector_begin(w->request, &config, &callbacks, call);
+	w->detector = zkl_detector_begin(w->session, w->request, &config, &callbacks, call);
 	if (w->detector == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),

@@ -5,7 +5,9 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "detector.h"
 
@@ -30,21 +32,26 @@
 #define MAX_SEEN_PAUSE_MS 10000
 
 ZklDetector *
-zkl_detector_begin(ZklRequest *request, const ZklDetectorConfig *config,
+zkl_detector_begin(ZklSession *session, ZklRequest *request, const ZklDetectorConfig *config,
 				   const ZklDetectorCallbacks *callbacks, void *arg)
 {
-	ZklDetector *d = calloc(1, sizeof(ZklDetector));
+	const char *root = zkl_session_root(session);
+	size_t		size = strlen(root) + sizeof("/waiting");
+	ZklDetector *d = calloc(1, sizeof(ZklDetector) + 2 * size);
 
 	if (d == NULL)
 		return NULL;
-	d->session = request->session;
+	d->session = session;
 	d->request = request;
+	d->root = root;
+	d->waiting_path = (char *) (d + 1);
+	d->bells_path = d->waiting_path + size;
+	snprintf(d->waiting_path, size, "%s/waiting", root);
+	snprintf(d->bells_path, size, "%s/bells", root);
 	d->config = *config;
 	d->callbacks = callbacks;
 	d->arg = arg;
-	zkl__enter(d->session);
-	d->me = (uint64_t) zkl__session_id(d->session);
-	zkl__leave(d->session);
+	d->me = (uint64_t) zkl_session_info(session).key.id;
 	d->random = (unsigned) (d->me ^ d->me >> 32) * 2654435761u + (unsigned) zkl_now_ms();
 	return d;
 }
@@ -166,9 +173,6 @@ try_step(ZklDetector *d)
 		d->is_limited = true;
 		plan_long_pause(d);
 	}
-	if (d->has_mutex)
-		zkl__leave(d->session);
-	d->has_mutex = false;
 }
 
 const ZklDeadlock *

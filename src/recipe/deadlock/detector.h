@@ -20,7 +20,8 @@
  * waits for answers in callbacks, which may also leave it for good with longjmp().  It
  * leaves itself in the same way, to the end of the step, if it has no answer
  * (zkl__step_run()) or no memory.  So a state that must not be lost is noted in the
- * ZklDetector before, and the mutex is not held in callbacks.
+ * ZklDetector before.  Of the layers below it uses only what recipe.h and batch.h declare, and
+ * the names and order of nodes (queue/node.h).
  *
  *-------------------------------------------------------------------------
  */
@@ -29,7 +30,6 @@
 
 #include "find_deadlock.h"
 #include "recipe/batch.h"
-#include "recipe/engine.h"
 
 /* What is known of the own report in the ensemble. */
 typedef enum ZklPublished
@@ -48,11 +48,14 @@ struct ZklDetector
 	void	   *arg;
 	ZklDetectorConfig config;
 	uint64_t	me;				/* the session's id */
+	const char *root;			/* the session's */
+	char	   *waiting_path;	/* of all wait reports; in the same chunk of memory, like the other path */
+	char	   *bells_path;
 
 	/* the current step; its memory is freed when the next one begins */
 	ZklScratch	scratch;
 	ZklBatch   *batch;
-	bool		has_mutex;		/* the session's: for a moment, and never in a callback */
+	ZklWait    *wait;			/* of the request, when last looked at */
 	bool		has_waited;		/* a callback was called */
 	bool		must_end;		/* the wait, by this deadlock */
 	ZklDeadlock deadlock;

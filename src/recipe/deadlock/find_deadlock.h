@@ -78,7 +78,7 @@ typedef struct ZklEdge
 	ZklVertex  *from;
 	ZklVertex  *to;
 	const ZklLocalWaiter *waiter;	/* its wait, as "to" reports it; NULL: not local */
-	const ZklReportNode *node;	/* it waits with this node; NULL: a local waiter */
+	const ZklWaitNode *node;	/* it waits with this node; NULL: a local waiter */
 	const char *blocker;		/* ... for this one at the same place */
 	bool		is_hold;		/* it waits for what "to" holds, not for its place */
 	struct ZklEdge *next_out;

@@ -35,7 +35,7 @@ typedef struct Wait
 	struct Wait *next;			/* at the same place */
 	Place	   *place;
 	ZklVertex  *vertex;
-	const ZklReportNode *node;
+	const ZklWaitNode *node;
 	const ZklQueued *own;		/* this node; NULL if it is not read, or gone */
 } Wait;
 

@@ -177,7 +177,7 @@ search_before(ZklSnapshot *s, Wait *wait)
 }
 
 static void
-note_wait(ZklSnapshot *s, ZklVertex *v, const ZklReportNode *node)
+note_wait(ZklSnapshot *s, ZklVertex *v, const ZklWaitNode *node)
 {
 	Place	  **place = place_at(s, node->place, node->name);
 	Wait	   *wait = zkl__scratch(s->scratch, 1, sizeof(Wait));

@@ -12,6 +12,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "detector.h"
@@ -21,111 +22,6 @@
  * What there is to report
  */
 
-/* Does the request hold the mutex of a semaphore that is full? */
-static bool
-waits_for_permit(const ZklRequest *request)
-{
-	return request->permit && !request->non_blocking && zkl__request_is_first(request) &&
-		request->permit->seen == SEEN_FULL && request->permit_node;
-}
-
-/*
- * Is a node given up that still exists, or a writer's node about to become a reader's?
- * Waits for it end by themselves, so the session reports nothing meanwhile.
- */
-static bool
-has_pending_releases(const ZklSession *session)
-{
-	for (const ZklNode *node = zkl__nodes(session); node; node = node->next)
-		if (zkl__node_is_pending_delete(node) || zkl__node_is_moving(node))
-			return true;
-	return false;
-}
-
-/* Does the request wait, and no node of it change its state? */
-static bool
-has_settled(const ZklRequest *request)
-{
-	bool		any;
-
-	/* First: the nodes of a request that is decided may be freed. */
-	if (request->status != ZKL_PENDING || has_pending_releases(request->session))
-		return false;
-	any = waits_for_permit(request);
-	for (int i = 0; i < request->n; i++)
-	{
-		const ZklNode *node = request->nodes[i];
-
-		if (zkl__node_has_predecessor(node))
-			any = true;
-		else if (node->state != NODE_HELD)
-			return false;
-	}
-	return any;
-}
-
-/*
- * Does the writer wait right behind a reader, or another program's writer?  A reader behind
- * it waits for it, but not for the readers before it.  Of several writers between, one report
- * suffices: that of the first one that is a session of zklock, as the later ones wait for it.
- * This looks at the predecessor alone, which the node watches.  Whether there is a reader
- * anywhere before is not known: a list shows that only until a holder downgrades its lock.
- */
-static bool
-keeps_readers_from_readers(const ZklNode *node)
-{
-	ZklContender predecessor;
-
-	return node->mode == ZKL_MODE_EXCLUSIVE && zkl__node_predecessor(node, &predecessor) &&
-		!(predecessor.writer && zkl_is_zklocks(&predecessor));
-}
-
-/*
- * Can another session wait for this one, apart from its local waiters?  For one that holds
- * nothing and waits with one node, others wait only where they also wait for its blockers,
- * with one exception.
- */
-static bool
-may_block(const ZklRequest *request)
-{
-	if (request->n > 1)
-		return true;
-	for (const ZklNode *node = zkl__nodes(request->session); node; node = node->next)
-		if (node->state == NODE_HELD || node->lock)
-			return true;
-	return request->permit == NULL && keeps_readers_from_readers(request->nodes[0]);
-}
-
-/*
- * Adds the nodes with which the request waits, if that is settled.  Returns whether the
- * wait may have to be reported.  Mutex held.
- */
-static bool
-copy_nodes(ZklScratch *scratch, const ZklRequest *request, ZklReport *report)
-{
-	const ZklPermit *permit = request->permit;
-	int			n = has_settled(request) ? request->n : 0;
-	ZklReportNode *nodes = zkl__scratch(scratch, (size_t) n + 1, sizeof(ZklReportNode));
-
-	/* One more: the permit node. */
-	for (int i = 0; i < n + (n > 0 && waits_for_permit(request)); i++)
-	{
-		const ZklNode *node = i < n ? request->nodes[i] : request->permit_node;
-		const char *path = permit ? permit->semaphore_path : node->lock_path;
-		ZklReportNode *to = &nodes[report->n_nodes];
-
-		if (permit == NULL && !zkl__node_has_predecessor(node))
-			continue;
-		to->place = permit == NULL ? ZKL_PLACE_LOCK : i < n ? ZKL_PLACE_MUTEX : ZKL_PLACE_PERMITS;
-		to->name = zkl__scratch_text(scratch, "%s", strrchr(path, '/') + 1);
-		to->child = zkl__scratch_text(scratch, "%s", node->name);
-		to->capacity = permit ? permit->capacity : 0;
-		report->n_nodes++;
-	}
-	report->nodes = nodes;
-	return report->n_nodes > 0 && may_block(request);
-}
-
 /*
  * Composes the report of the wait as it is now.  Valid until the owner looks again.
  * Returns false if the wait is changing, or a release is pending.  *is_needed: another
@@ -134,24 +30,24 @@ copy_nodes(ZklScratch *scratch, const ZklRequest *request, ZklReport *report)
 bool
 zkl__report_compose(ZklDetector *d, ZklReport *report, bool *is_needed)
 {
+	free(d->wait);
+	d->wait = zkl_request_wait(d->request);
+	if (d->wait == NULL)
+		zkl__scratch_leave(&d->scratch, ZKL_LEFT_FAILED);
+	if (d->wait->n_nodes == 0)
+		return false;
 	*report = (ZklReport)
 	{
-		.pid = d->config.pid, .server = d->config.server
+		.pid = d->config.pid, .server = d->config.server,
+			.nodes = d->wait->nodes, .n_nodes = d->wait->n_nodes
 	};
-	zkl__enter(d->session);
-	d->has_mutex = true;
-	*is_needed = copy_nodes(&d->scratch, d->request, report);
-	d->has_mutex = false;
-	zkl__leave(d->session);
-	if (report->n_nodes == 0)
-		return false;
 
 	/* The names of nodes are unique, so they identify the wait. */
 	report->identity = ZKL_HASH;
 	for (int i = 0; i < report->n_nodes; i++)
 		report->identity = zkl_hash(report->identity, report->nodes[i].child, strlen(report->nodes[i].child));
 	report->n_waiters = d->callbacks->find_waiters(d->arg, &report->waiters);
-	*is_needed = *is_needed || report->n_waiters > 0;
+	*is_needed = d->wait->may_block || report->n_waiters > 0;
 	return true;
 }
 
@@ -167,39 +63,21 @@ delete_znode(ZklDetector *d, const char *parent, uint64_t local)
 	char		name[ZKL_WAITING_NAME_SIZE];
 
 	zkl_waiting_name(d->me, local, name);
-	zkl__delete_later(d->session, parent, name);
-}
-
-/* Is the delete of a znode of an earlier report not finished?  A create must not overtake it. */
-static bool
-is_withdrawing(ZklSession *session)
-{
-	const ZklConfig *config = zkl__config(session);
-	bool		any;
-
-	zkl__enter(session);
-	any = zkl__nodes_below(session, config->waiting_path, strlen(config->waiting_path)) ||
-		zkl__nodes_below(session, config->bells_path, strlen(config->bells_path));
-	zkl__leave(session);
-	return any;
+	zkl_delete_later(d->session, parent, name);
 }
 
 /* Deletes the report, which may exist or not. */
 void
 zkl__report_withdraw(ZklDetector *d)
 {
-	const ZklConfig *config = zkl__config(d->session);
-
 	if (d->published == ZKL_PUBLISHED || d->published == ZKL_UNCERTAIN)
 	{
-		zkl__enter(d->session);
-		zkl__leave_begin(d->session);
-		delete_znode(d, config->waiting_path, 0);
-		delete_znode(d, config->bells_path, 0);
+		zkl_releases_begin(d->session);
+		delete_znode(d, d->waiting_path, 0);
+		delete_znode(d, d->bells_path, 0);
 		for (int i = 0; i < d->n_locals; i++)
-			delete_znode(d, config->waiting_path, d->locals[i]);
-		zkl__leave_end(d->session);
-		zkl__leave(d->session);
+			delete_znode(d, d->waiting_path, d->locals[i]);
+		zkl_releases_end(d->session);
 		d->published = ZKL_UNPUBLISHED;
 	}
 	if (d->bell)
@@ -207,6 +85,14 @@ zkl__report_withdraw(ZklDetector *d)
 	d->bell = NULL;
 	d->bell_version = d->bell_shown = 0;
 	d->n_locals = 0;
+}
+
+/* Is the delete of a znode of an earlier report not finished?  A create must not overtake it. */
+static bool
+is_withdrawing(const ZklDetector *d)
+{
+	return zkl_is_deleting_below(d->session, d->waiting_path) ||
+		zkl_is_deleting_below(d->session, d->bells_path);
 }
 
 /* Notes the local waiters whose znodes may exist from now on, before the earlier ones. */
@@ -240,25 +126,24 @@ report_op(ZklOpKind kind, const char *path, const char *data, int length)
 static int
 list_ops(ZklDetector *d, const ZklReport *report, const char *data, int length, ZklOp *ops)
 {
-	const ZklConfig *config = zkl__config(d->session);
 	ZklOpKind	kind = d->published == ZKL_PUBLISHED ? ZKL_OP_SET : ZKL_OP_CREATE;
-	const char *path = zkl__step_path(d, config->waiting_path, d->me, 0);
+	const char *path = zkl__step_path(d, d->waiting_path, d->me, 0);
 	int			n = 0;
 
 	ops[n++] = report_op(kind, path, data, length);
 	if (kind == ZKL_OP_CREATE)
 	{
-		path = zkl__step_path(d, config->bells_path, d->me, 0);
+		path = zkl__step_path(d, d->bells_path, d->me, 0);
 		ops[n++] = report_op(ZKL_OP_CREATE, path, "", 0);
 	}
 	for (int i = 0; i < d->n_locals; i++)
 	{
-		path = zkl__step_path(d, config->waiting_path, d->me, d->locals[i]);
+		path = zkl__step_path(d, d->waiting_path, d->me, d->locals[i]);
 		ops[n++] = report_op(ZKL_OP_DELETE, path, NULL, 0);
 	}
 	for (int i = 0; i < report->n_waiters; i++)
 	{
-		path = zkl__step_path(d, config->waiting_path, d->me,
+		path = zkl__step_path(d, d->waiting_path, d->me,
 							  (uint64_t) report->waiters[i].session_id);
 		ops[n++] = report_op(ZKL_OP_CREATE, path, "", 0);
 	}
@@ -269,10 +154,9 @@ list_ops(ZklDetector *d, const ZklReport *report, const char *data, int length, 
 static ZklResultCode
 make_parents(ZklDetector *d)
 {
-	const ZklConfig *config = zkl__config(d->session);
 	ZklOp		ops[2] = {
-		{.kind = ZKL_OP_CREATE, .path = config->waiting_path, .data = ""},
-		{.kind = ZKL_OP_CREATE, .path = config->bells_path, .data = ""}
+		{.kind = ZKL_OP_CREATE, .path = d->waiting_path, .data = ""},
+		{.kind = ZKL_OP_CREATE, .path = d->bells_path, .data = ""}
 	};
 	const ZklResult *results = zkl__step_run(d, ZKL_BATCH_PIPELINED, ops, 2);
 
@@ -321,7 +205,7 @@ read_bell(ZklDetector *d)
 	if (d->bell)
 		zkl_batch_end(d->bell);
 	d->bell = NULL;
-	op.path = zkl__step_path(d, zkl__config(d->session)->bells_path, d->me, 0);
+	op.path = zkl__step_path(d, d->bells_path, d->me, 0);
 	result = zkl__step_run(d, ZKL_BATCH_PIPELINED, &op, 1);
 	if (result->code != ZKL_RC_OK)
 	{
@@ -355,7 +239,7 @@ zkl__report_write(ZklDetector *d)
 
 	if (d->published == ZKL_UNCERTAIN)
 		zkl__report_withdraw(d);
-	if (d->published == ZKL_REFUSED || is_withdrawing(d->session))
+	if (d->published == ZKL_REFUSED || is_withdrawing(d))
 		return false;
 	if (d->published == ZKL_PUBLISHED && must_read_bell(d))
 		read_bell(d);

@@ -58,7 +58,7 @@ zkl_report_encode(ZklScratch *scratch, const ZklReport *report, int *length)
 			 report->server);
 	for (int i = 0; i < report->n_nodes; i++)
 	{
-		const ZklReportNode *node = &report->nodes[i];
+		const ZklWaitNode *node = &report->nodes[i];
 
 		put_line(data, &n, (char) node->place, 0, 0, 0, node->capacity,
 				 zkl__scratch_text(scratch, "%s/%s", node->name, node->child));
@@ -86,7 +86,7 @@ zkl_report_encode(ZklScratch *scratch, const ZklReport *report, int *length)
 typedef struct Reading
 {
 	ZklReport  *report;
-	ZklReportNode *node;
+	ZklWaitNode *node;
 	ZklLocalWaiter *waiter;
 	ZklHeld    *held;
 } Reading;
@@ -100,7 +100,7 @@ read_node(Reading *r, char place, int capacity, char *text)
 	if (child == NULL || child == text || child[1] == '\0' || strchr(child + 1, '/'))
 		return false;
 	*child++ = '\0';
-	*r->node++ = (ZklReportNode)
+	*r->node++ = (ZklWaitNode)
 	{
 		(ZklWaitPlace) place, text, child, capacity
 	};
@@ -165,7 +165,7 @@ zkl_report_decode(ZklScratch *scratch, const char *data, int length)
 	if (length <= 0 || length > ZKL_REPORT_MAX || memchr(data, '\0', (size_t) length))
 		return NULL;
 	r.report = zkl__scratch(scratch, 1, sizeof(ZklReport));
-	r.report->nodes = r.node = zkl__scratch(scratch, lines, sizeof(ZklReportNode));
+	r.report->nodes = r.node = zkl__scratch(scratch, lines, sizeof(ZklWaitNode));
 	r.report->waiters = r.waiter = zkl__scratch(scratch, lines, sizeof(ZklLocalWaiter));
 	r.held = zkl__scratch(scratch, lines, sizeof(ZklHeld));
 	text = memcpy(zkl__scratch(scratch, (size_t) length + 1, 1), data, (size_t) length);

@@ -20,30 +20,13 @@
 /* Longest data of a report; beyond it there is no report. */
 #define ZKL_REPORT_MAX 65536
 
-/* The places where a request has nodes. */
-typedef enum ZklWaitPlace
-{
-	ZKL_PLACE_LOCK = 'l',		/* <root>/locks/<name> */
-	ZKL_PLACE_MUTEX = 'm',		/* <root>/semaphores/<name>/locks */
-	ZKL_PLACE_PERMITS = 'p'		/* <root>/semaphores/<name>/leases */
-} ZklWaitPlace;
-
-/* A node that the reporting session waits with. */
-typedef struct ZklReportNode
-{
-	ZklWaitPlace place;
-	const char *name;			/* path component of the lock or semaphore */
-	const char *child;			/* the node's name */
-	int			capacity;		/* PERMITS: how many permits the session counts */
-} ZklReportNode;
-
 typedef struct ZklReport
 {
 	int			pid;
 	int32_t		bell;			/* version of the own bell, read before looking at the server */
 	uint64_t	identity;		/* of the wait */
 	const char *server;			/* for messages */
-	const ZklReportNode *nodes;
+	const ZklWaitNode *nodes;
 	int			n_nodes;
 	const ZklLocalWaiter *waiters;
 	int			n_waiters;

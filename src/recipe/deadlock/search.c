@@ -13,18 +13,16 @@
 static ZklOp
 read_op(ZklDetector *d, const ZklWant *want)
 {
-	const ZklConfig *config = zkl__config(d->session);
-
 	if (want->kind == ZKL_WANT_QUEUE)
 		return (ZklOp)
 	{
 		.kind = ZKL_OP_LIST,
-			.path = zkl_place_path(&d->scratch, config->root, want->place, want->name)
+			.path = zkl_place_path(&d->scratch, d->root, want->place, want->name)
 	};
 	return (ZklOp)
 	{
 		.kind = ZKL_OP_GET,
-			.path = zkl__step_path(d, config->waiting_path, want->session, 0)
+			.path = zkl__step_path(d, d->waiting_path, want->session, 0)
 	};
 }
 
@@ -46,7 +44,7 @@ add_answer(ZklDetector *d, ZklSnapshot *snapshot, const ZklWant *want,
 static void
 read_waiting(ZklDetector *d, ZklSnapshot *snapshot)
 {
-	const char *path = zkl__config(d->session)->waiting_path;
+	const char *path = d->waiting_path;
 	ZklOp		ops[2] = {
 		{.kind = ZKL_OP_SYNC, .path = path},
 		{.kind = ZKL_OP_LIST, .path = path}
@@ -91,7 +89,7 @@ zkl__ring(ZklDetector *d, ZklVertex *const *reports, int n)
 		ops[i] = (ZklOp)
 	{
 		.kind = ZKL_OP_SET, .data = "", .version = ZKL_ANY_VERSION,
-			.path = zkl__step_path(d, zkl__config(d->session)->bells_path, reports[i]->session, 0)
+			.path = zkl__step_path(d, d->bells_path, reports[i]->session, 0)
 	};
 	results = zkl__step_run(d, ZKL_BATCH_PIPELINED, ops, n);
 	for (int i = 0; i < n; i++)

@@ -5,6 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stdlib.h>
+
 #include "detector.h"
 
 const char *
@@ -72,5 +74,7 @@ zkl__step_end(ZklDetector *d)
 	if (d->batch)
 		zkl_batch_end(d->batch);
 	d->batch = NULL;
+	free(d->wait);
+	d->wait = NULL;
 	zkl__scratch_free(&d->scratch);
 }

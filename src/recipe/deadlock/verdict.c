@@ -16,6 +16,7 @@
  *-------------------------------------------------------------------------
  */
 #include "detector.h"
+#include "recipe/queue/node.h"
 
 /* How long the others may take to answer, and how often their reports are read. */
 #define ANSWER_MS 2000
@@ -65,7 +66,7 @@ read_answers(ZklDetector *d, const ZklDeadlockFound *found, bool *complete)
 		ops[i] = (ZklOp)
 	{
 		.kind = ZKL_OP_GET,
-			.path = zkl__step_path(d, zkl__config(d->session)->waiting_path,
+			.path = zkl__step_path(d, d->waiting_path,
 								   found->reports[i]->session, 0)
 	};
 	results = zkl__step_run(d, ZKL_BATCH_PIPELINED, ops + 1, found->n_reports - 1);
@@ -106,9 +107,9 @@ still_waits(ZklDetector *d, const ZklDeadlockFound *found)
 }
 
 static ZklOp
-check_op(ZklDetector *d, const ZklReportNode *node, const char *child)
+check_op(ZklDetector *d, const ZklWaitNode *node, const char *child)
 {
-	const char *parent = zkl_place_path(&d->scratch, zkl__config(d->session)->root, node->place,
+	const char *parent = zkl_place_path(&d->scratch, d->root, node->place,
 										node->name);
 
 	return (ZklOp)
@@ -125,7 +126,7 @@ check_op(ZklDetector *d, const ZklReportNode *node, const char *child)
 static bool
 give_verdict(ZklDetector *d, const ZklDeadlockFound *found)
 {
-	const char *waiting = zkl__config(d->session)->waiting_path;
+	const char *waiting = d->waiting_path;
 	ZklOp	   *ops = zkl__scratch(&d->scratch, (size_t) (found->n_reports + 2 * found->n_edges), sizeof(ZklOp));
 	int			n = 0;
 
