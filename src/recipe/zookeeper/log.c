@@ -74,13 +74,6 @@ is_tls_failure(const char *line)
 	return strstr(line, ":ZOO_ERROR@init_ssl_") != NULL;
 }
 
-void
-zkl_log_count_io(const char *line)
-{
-	if (is_tls_failure(line))
-		__atomic_add_fetch(&tls_failures, 1, __ATOMIC_RELAXED);
-}
-
 unsigned
 zkl_tls_failures(void)
 {
@@ -90,7 +83,6 @@ zkl_tls_failures(void)
 void
 zkl_log_keep_io(const char *line)
 {
-	zkl_log_count_io(line);
 	pthread_mutex_lock(&ring_mutex);
 	if (n_kept - n_taken == RING_LINES)
 		n_taken++;
@@ -146,7 +138,10 @@ stream_write_io(void *cookie, const char *bytes, size_t size)
 	snprintf(line, sizeof(line), "%.*s", (int) size, bytes);
 	pass_line_io(line);
 	if (is_tls_failure(line))
+	{
+		__atomic_add_fetch(&tls_failures, 1, __ATOMIC_RELAXED);
 		usleep(TLS_PAUSE_US);
+	}
 	return (ssize_t) size;
 }
 

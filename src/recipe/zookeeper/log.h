@@ -15,9 +15,6 @@
 /* Keeps one line; a full buffer drops its oldest one.  Any thread. */
 extern void zkl_log_keep_io(const char *line);
 
-/* Counts for zkl_tls_failures() a line that is not kept.  Any thread. */
-extern void zkl_log_count_io(const char *line);
-
 /* Notes a line for zkl_log_last_problem(); an empty one ends the problem.  Any thread. */
 extern void zkl_log_note_problem_io(const char *line);
 

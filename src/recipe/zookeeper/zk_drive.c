@@ -91,45 +91,52 @@ zkl_log_set_level(ZklLogLevel level)
 	zoo_set_debug_level((ZooLogLevel) level);
 }
 
-/* The library complains that it is not called at the times that it expects. */
-static bool
-is_noise(const char *line)
+/* What a warning or an error of the library tells. */
+typedef enum LineKind
 {
-	return strstr(line, ": Exceeded deadline by ") != NULL;
-}
+	LINE_PROBLEM,
+	LINE_CONSEQUENCE,			/* an earlier line, perhaps ours about a silent server, says why */
+	LINE_NOISE					/* nothing: the library is not called at the times that it expects */
+} LineKind;
 
-/* Returns whether an earlier line, perhaps ours about a silent server, says why. */
-static bool
-is_consequence(const char *line)
+static LineKind
+kind_of(const char *line)
 {
-	return is_noise(line) || strstr(line, ": Delaying connection ") != NULL ||
-		(driven && driven->connect_by_ms == ZKL_IO_THREAD_NEVER);
+	if (strstr(line, ": Exceeded deadline by ") != NULL)
+		return LINE_NOISE;
+	if (strstr(line, ": Delaying connection ") != NULL ||
+		(driven && driven->connect_by_ms == ZKL_IO_THREAD_NEVER))
+		return LINE_CONSEQUENCE;
+	return LINE_PROBLEM;
 }
 
 /*
- * The library's lines have no context, but the driven client is known.  Each outage
- * is logged with one line; the other warnings until the session is connected again
- * appear only at higher log levels.
+ * Returns whether a warning or an error of the library is kept.  The library's lines have no
+ * context, but the driven client is known.  Each outage is logged with one line; the other
+ * warnings until the session is connected again appear only at higher log levels.
  */
+static bool
+must_be_kept(const char *line)
+{
+	LineKind	kind = kind_of(line);
+
+	if (kind == LINE_PROBLEM)
+		zkl_log_note_problem_io(line);
+	if (driven == NULL || __atomic_load_n(&log_level, __ATOMIC_RELAXED) > ZKL_LOG_WARNING)
+		return true;
+	if (driven->is_muted || kind == LINE_NOISE)
+		return false;
+	driven->is_muted = true;
+	return true;
+}
+
 void
 zkl_zk_log_io(const char *line)
 {
 	const char *text;
-	ZklLogLevel level = zkl_log_parse(line, &text);
 
-	if (level <= ZKL_LOG_WARNING && !is_consequence(line))
-		zkl_log_note_problem_io(line);
-	if (driven && level <= ZKL_LOG_WARNING &&
-		__atomic_load_n(&log_level, __ATOMIC_RELAXED) <= ZKL_LOG_WARNING)
-	{
-		if (driven->is_muted || is_noise(line))
-		{
-			zkl_log_count_io(line);
-			return;
-		}
-		driven->is_muted = true;
-	}
-	zkl_log_keep_io(line);
+	if (zkl_log_parse(line, &text) > ZKL_LOG_WARNING || must_be_kept(line))
+		zkl_log_keep_io(line);
 }
 
 
