@@ -83,13 +83,13 @@ sub start
 		leader_port => sub {
 			my ($from, $to, $port) = @_;
 			return $port if $direct;
-			return proxy("zk$from zk$to", "127.0.0.1:$port")->port;
+			return proxy("zk$from zk$to", "127.0.0.1:$port", patience => 10)->port;
 		});
 	@zk = $ensemble->members;
 	for my $id (1 .. 3)
 	{
 		my @ways = map {
-			proxy("pg$id zk$_", $zk[ $_ - 1 ]->connect_string)->connect_string
+			proxy("pg$id zk$_", $zk[ $_ - 1 ]->connect_string, patience => 1)->connect_string
 		} 1 .. @zk;
 		push @pg,
 		  zklock_node(
@@ -103,8 +103,8 @@ sub start
 
 sub proxy
 {
-	my ($name, $target) = @_;
-	return $link{$name} = ZkLock::Proxy->start(target => $target);
+	my ($name, $target, @options) = @_;
+	return $link{$name} = ZkLock::Proxy->start(target => $target, @options);
 }
 
 # Returns the postmaster and its children, if it runs.

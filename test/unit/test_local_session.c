@@ -29,7 +29,7 @@ forget_checks(const Step *step)
 static const PlayVerb verbs[] = {
 	{"unknown", .act = forget_creates},
 	{"uncheck", .act = forget_checks},
-	{NULL}
+	{.word = NULL}
 };
 
 static const Play plays[] = {

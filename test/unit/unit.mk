@@ -22,6 +22,9 @@ UNIT_TESTS ?= $(sort $(patsubst test/unit/%.c,%,$(wildcard test/unit/test_*.c)))
 # valgrind runs one thread at a time, so long tests and tests with many threads are too slow.
 UNIT_VALGRIND_TESTS ?= $(filter-out test_threads test_faults test_random test_fence_schedules,$(UNIT_TESTS))
 
+# In the others only one thread runs at any time: a sanitizer of threads has nothing to find.
+UNIT_THREAD_TESTS ?= $(filter test_io_thread test_log test_threads,$(UNIT_TESTS))
+
 # Without the files that call the client library.
 UNIT_COUNTED = $(filter-out zk_%,$(patsubst %.c,%,$(notdir $(wildcard $(UNIT_RECIPE)/*.c $(UNIT_RECIPE)/*/*.c))))
 UNIT_PARTS = $(UNIT_COUNTED) \
@@ -42,7 +45,7 @@ $(UNIT_BUILD)/$(1)/test_%: $(UNIT_BUILD)/$(1)/test_%.o $(UNIT_PARTS:%=$(UNIT_BUI
 	$(2) $(UNIT_CFLAGS) $(3) -o $$@ $$^ $$(UNIT_LDFLAGS) -lpthread
 
 .PHONY: unit-build-$(1)
-unit-build-$(1): $(UNIT_TESTS:%=$(UNIT_BUILD)/$(1)/%)
+unit-build-$(1): $(patsubst %,$(UNIT_BUILD)/$(1)/%,$(if $(filter tsan,$(1)),$(UNIT_THREAD_TESTS),$(UNIT_TESTS)))
 endef
 
 .SECONDARY:
@@ -84,7 +87,7 @@ check-asan: unit-build-asan
 
 check-tsan: unit-build-tsan
 	TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 \
-	  $(UNIT_PROVE) $(PROVE_FLAGS) -j2 -e '' $(UNIT_TESTS:%=$(UNIT_BUILD)/tsan/%)
+	  $(UNIT_PROVE) $(PROVE_FLAGS) -j2 -e '' $(UNIT_THREAD_TESTS:%=$(UNIT_BUILD)/tsan/%)
 
 check-valgrind: unit-build-plain
 	$(UNIT_PROVE) $(PROVE_FLAGS) -j2 \

@@ -4,7 +4,10 @@
 # processes of the groups it started.
 #
 #   my $proxy = ZkLock::Proxy->start(target => $zk);   # or 'host:port';
-#                                 # address => '[::1]' and port => 1 listen there
+#                                 # address => '[::1]' and port => 1 listen there;
+#                                 # patience => 10 waits so many seconds for a server that
+#                                 # does not listen: without it the client sees its connection
+#                                 # accepted and closed, and connects again at once
 #   $proxy->connect_string;
 #   $proxy->cut;                  # drop the connections, accept new ones
 #   $proxy->cut(refuse => 1);     # drop them and refuse new ones
@@ -38,6 +41,7 @@ sub start
 		port => $opt{port} // free_port(),
 		address => $opt{address} // '127.0.0.1',
 		target => $target,
+		patience => $opt{patience} ? ',interval=0.05,retry=' . 20 * $opt{patience} : '',
 		owner => $$,
 	}, $class;
 	return $self->accept;
@@ -55,7 +59,7 @@ sub accept
 			'socat',
 			($self->{address} =~ /:/ ? 'TCP6' : 'TCP4')
 			  . "-LISTEN:$self->{port},bind=$self->{address},fork,reuseaddr,nodelay,backlog=64",
-			"TCP4:$self->{target},nodelay"
+			"TCP4:$self->{target},nodelay$self->{patience}"
 		],
 		group => 1,
 		log => $self->{log});

@@ -149,14 +149,14 @@ sub end_process
 }
 
 # Stops processes with SIGSTOP. Returns when all their threads have stopped, which
-# takes a moment after the signal.
+# takes a moment after the signal; meanwhile another part of a test may let one go on.
 sub hold_still
 {
 	my @pids = @_;
-	kill 'STOP', @pids;
 	wait_until(
 		"processes @pids to stop",
 		sub {
+			kill 'STOP', @pids;
 			for my $stat (map { glob "/proc/$_/task/*/stat" } @pids)
 			{
 				return 0 unless read_file($stat) =~ /^(?:.*\) [TtZX] |$)/;

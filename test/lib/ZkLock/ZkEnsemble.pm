@@ -98,7 +98,8 @@ sub remote_ports
 	for my $id (keys %peers)
 	{
 		my @proxies =
-		  map { ZkLock::Proxy->start(target => "127.0.0.1:$_") } @{ $peers{$id} };
+		  map { ZkLock::Proxy->start(target => "127.0.0.1:$_", patience => 10) }
+		  @{ $peers{$id} };
 		$remote{$id} = [ map { $_->port } @proxies ];
 		push @{ $self->{proxies} }, @proxies;
 	}
