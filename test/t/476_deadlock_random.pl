@@ -24,9 +24,9 @@ my $seed = $ENV{SEED} // int(rand(1 << 30));
 srand($seed);
 note("SEED=$seed");
 
-my ($zk, $zkc) = ZkLock::ZkEnsemble->start(size => 3, tick_time => 500)->with_client;
+my ($zk, $zkc) = ZkLock::ZkEnsemble->start(size => 3, tick_time => 2000, config => { maxSessionTimeout => 600000 })->with_client(timeout => 60);
 my @nodes = map {
-	my $node = zklock_node($_, zk => $zk, session_timeout => '10s',
+	my $node = zklock_node($_, zk => $zk, session_timeout => '5min',
 		extra_conf => "deadlock_timeout = '200ms'\n");
 	$node->safe_psql('postgres',
 		'CREATE TABLE t AS SELECT g AS id FROM generate_series(0, 9) g');

@@ -13,13 +13,13 @@ use ZkLock::Cluster;
 use ZkLock::FaultProxy;
 use ZkLock::ZkServer;
 
-my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
+my ($zk, $zkc) = ZkLock::ZkServer->start(config => { maxSessionTimeout => 600000 })->with_client(timeout => 60);
 my (%proxy, %node);
 for my $name (qw(a b))
 {
 	my $file = credentials_file("server-$name:secret");
 	$proxy{$name} = ZkLock::FaultProxy->start(target => $zk);
-	$node{$name} = zklock_node($name, zk => $proxy{$name}, session_timeout => '10s',
+	$node{$name} = zklock_node($name, zk => $proxy{$name}, session_timeout => '5min',
 		extra_conf => "zklock.auth_file = '$file'\nzklock.acl = 'creator'\n"
 		  . "deadlock_timeout = '300ms'\n");
 }
