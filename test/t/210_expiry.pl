@@ -257,11 +257,13 @@ loses('inner',
 	nothing_left($zkc, 'a timed attempt over an expiry leaves no node');
 }
 
-# The ensemble is restarted with its data. A session may survive the restart, or expire.
-# If its transaction commits, it still held the lock.
+# The ensemble is restarted with its data. A session may survive the restart, or expire. If its
+# transaction commits, it still held the lock. In the second round the session is lost by its own
+# clock; in the others it is so long that it can survive.
+my %ended;
 for my $round (1 .. 3)
 {
-	my $s = connected_session($cut_off);
+	my $s = connected_session($cut_off, $round == 2 ? () : (session_timeout => '2min'));
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('restart')");
 	$s->query_ok("INSERT INTO t VALUES ('restart $round')");
@@ -290,7 +292,10 @@ for my $round (1 .. 3)
 	$next->query_ok('SELECT zk_unlock_all()');
 	nothing_left($zkc,
 		"a restart of the ensemble leaves no node (round $round)");
+	$ended{$committed}++;
+	$s->quit;
 }
+cmp_ok($ended{$_} // 0, '>', 0, "a restart of the ensemble has ended in $_") for '00000', '40001';
 
 # A transaction relies on a lock released before its commit, too: the lock may have been
 # lost before the release.

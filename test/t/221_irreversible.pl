@@ -141,6 +141,7 @@ for my $command ("ROLLBACK PREPARED 'unwanted'", 'DISCARD ALL')
 		# expired.
 		$s->query('SELECT zk_unlock_all()');
 		ok($s->ok || $s->error =~ /^\S*\s*ERROR:  lock "silent" was lost$/m, 'the lock is released, or lost');
+		works($s, 'SELECT count(*) FROM zk_held_locks', '0', 'nothing is held after that');
 		works($s, $command, '', "the command succeeds the second time: $command");
 	}
 	prepare('silent');
