@@ -80,6 +80,7 @@ sub start
 		size => 3,
 		tick_time => $tick_time,
 		container_check_ms => 500,
+		config => { initLimit => 50 },    # of ticks: on a busy machine members start slowly
 		leader_port => sub {
 			my ($from, $to, $port) = @_;
 			return $port if $direct;
