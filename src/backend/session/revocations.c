@@ -37,15 +37,12 @@ is_unreported(const ZklockHold *hold)
 		zkl_lock_revocations(hold->lock) > hold->revocations_reported;
 }
 
-void
-zklock_report_revocations(void)
+static pg_noinline void
+report_unreported(void)
 {
 	ZklockNameList names = {0};
 	dlist_iter	iter;
 
-	if (!is_requested)
-		return;
-	is_requested = false;
 	dlist_foreach(iter, &zklock_holds)
 	{
 		ZklockHold *hold = dlist_container(ZklockHold, link, iter.cur);
@@ -63,6 +60,16 @@ zklock_report_revocations(void)
 				(errmsg_plural("release of lock %s was requested", "release of locks %s was requested",
 							   names.n, zklock_list_text(&names)),
 				 errhint("Release session-level locks with zk_unlock(); end the transaction to release transaction-level locks.")));
+}
+
+/* Called several times for each statement of every session. */
+void
+zklock_report_revocations(void)
+{
+	if (!is_requested)
+		return;
+	is_requested = false;
+	report_unreported();
 }
 
 bool

@@ -396,10 +396,14 @@ zklock_at_executor_run(ZKLOCK_RUN_PARAMETERS)
 	ZKLOCK_STATEMENT(previous.run(ZKLOCK_RUN_ARGUMENTS), true);
 }
 
+/* Runs what modifies data, and triggers; of a query that only reads, nothing. */
 static void
 zklock_at_executor_finish(QueryDesc *query)
 {
-	ZKLOCK_STATEMENT(previous.finish(query), true);
+	if (query->operation == CMD_SELECT && !query->plannedstmt->hasModifyingCTE)
+		previous.finish(query);
+	else
+		ZKLOCK_STATEMENT(previous.finish(query), true);
 	prepare_for_commit();
 }
 
