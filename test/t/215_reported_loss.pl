@@ -13,7 +13,7 @@ use ZkLock::Cluster;
 use ZkLock::FaultProxy;
 use ZkLock::Proxy;
 use ZkLock::Shared;
-use ZkLock::Util qw(wait_until);
+use ZkLock::Util qw(hold_still wait_until);
 
 my ($zk, $zkc) = shared_zk_and_client();
 my $proxy = ZkLock::Proxy->start(target => $zk);
@@ -85,6 +85,30 @@ for my $kind (sort keys %long)
 	failed_with($s, '57014', 'the loss ends a wait for a table in parse analysis', hint => 0);
 	works($s, 'ROLLBACK', '', 'the transaction that waited in parse analysis can be rolled back');
 	works($s, 'SELECT count(*) FROM zk_held_locks', '0', 'the rollback has released its lock');
+	$s->quit;
+}
+
+# A scan of a foreign table begins the remote transaction when the executor starts. The server at the
+# other end is silent.
+{
+	my ($s, $remote) = (session($node), q{application_name = 'remote'});
+	my ($host, $port, $user) = ($node->host, $node->port, scalar getpwuid $>);
+	$s->query_ok(<<"SQL");
+CREATE EXTENSION postgres_fdw;
+CREATE SERVER remote FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '$host', port '$port', dbname 'postgres', application_name 'remote');
+CREATE USER MAPPING FOR PUBLIC SERVER remote OPTIONS (user '$user', password_required 'false');
+CREATE FOREIGN TABLE remote_t (v text) SERVER remote OPTIONS (table_name 't');
+SELECT count(*) FROM remote_t;
+SELECT zk_lock('running');
+SQL
+	my $pid = $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE $remote");
+	hold_still($pid);
+	$s->query_async('SELECT * FROM remote_t');
+	wait_for_sql($node, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $s->pid, 'Extension');
+	remove_by_hand('running');
+	failed_with($s, '40001', 'the loss ends a wait in the start of the executor', like => qr/"running"/);
+	works($s, 'SELECT 1', '1', 'the loss in the start of the executor is reported once');
+	kill 'CONT', $pid;
 	$s->quit;
 }
 

@@ -44,12 +44,12 @@ is_deeply([ $zkc->children('/') ], ['zookeeper'], 'the request creates no znode'
 	wait_zk_empty($zkc, '/zklock/locks/shared');
 	works($revoker, "SELECT zk_revoke('shared')", '0', 'no request is sent after all have released');
 
-	# PostgreSQL lets only superusers cancel or end sessions of superusers.
+	# PostgreSQL lets only superusers cancel or end sessions of superusers, also after SET ROLE.
 	$node_1->safe_psql('postgres', 'CREATE ROLE signaller LOGIN IN ROLE pg_signal_backend; CREATE ROLE plain LOGIN');
 	$node_2->safe_psql('postgres', 'CREATE ROLE plain LOGIN');
 	my $signaller = session($node_1, user => 'signaller');
 	my $plain = session($node_2, user => 'plain');
-	$second->query_ok("SELECT zk_lock_shared('super')");
+	$second->query_ok("SET ROLE plain; SELECT zk_lock_shared('super'); RESET ROLE");
 	$plain->query_ok("SELECT zk_lock_shared('super')");
 	fails_with($signaller, "SELECT zk_revoke('super')", '42501', "pg_signal_backend does not allow requests to a superuser's session",
 		like => qr/DETAIL:  Number of other holders that received the request: 1\./);
