@@ -1,7 +1,7 @@
 /*
  * lease.pml: how long after a quorum write is a session guaranteed to exist?
  *
- * Owns the reasoning of the appendix of doc/semantics.md in discrete time: one client, the
+ * Owns the reasoning of doc/design/lease.md in discrete time: one client, the
  * follower it is connected to, and the leader, which alone ends the session. Must never
  * assume that a forwarded write extends the session, because it does not. test/model/run
  * runs the variants.

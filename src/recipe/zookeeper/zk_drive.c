@@ -346,7 +346,7 @@ send_all(ZklClient *client)
 /*
  * Ends a connection whose heartbeat is late because the process was stopped or got no
  * processor.  The leader may be about to end the session then, and still executes its writes, so
- * an answer to one would prove nothing (doc/semantics.md, appendix).  The next connection
+ * an answer to one would prove nothing (doc/design/lease.md).  The next connection
  * extends the session.  The library itself does not notice that it is late if something is
  * there to read.
  */
