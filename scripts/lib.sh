@@ -31,6 +31,7 @@ packages_for() {
 		build) echo clang ;;
 		asan | tsan | fuzz) echo clang libclang-rt-dev ;;
 		model) echo spin ;;
+		defects) echo spin libipc-run-perl python3-kazoo ;;
 		pgtap) echo libtap-parser-sourcehandler-pgtap-perl ;;
 		chaos) echo procps libipc-run-perl python3-kazoo python3-psycopg2 python3-matplotlib socat iproute2 ;;
 		edges) echo procps gdb libipc-run-perl python3-kazoo python3-psycopg2 socat iproute2 bzip2 ;;
