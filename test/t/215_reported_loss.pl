@@ -27,6 +27,9 @@ CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql
 CREATE TABLE checked_late (v text);
 CREATE CONSTRAINT TRIGGER late AFTER INSERT ON checked_late
 	DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION slow();
+CREATE FUNCTION busy() RETURNS trigger LANGUAGE plpgsql AS 'DECLARE n bigint := 0; BEGIN LOOP n := n + 1; END LOOP; END';
+CREATE TABLE busy_after (v text);
+CREATE TRIGGER busy AFTER INSERT ON busy_after FOR EACH ROW EXECUTE FUNCTION busy();
 SQL
 
 sub remove_by_hand
@@ -53,6 +56,7 @@ my %long = (
 	writing => "INSERT INTO t SELECT 'x' FROM pg_sleep(600)",
 	'PL/pgSQL' => 'DO $$ BEGIN LOOP PERFORM pg_sleep(0.001); END LOOP; END $$',
 	'busy PL/pgSQL' => 'DO $$ DECLARE n bigint := 0; BEGIN LOOP n := n + 1; END LOOP; END $$',
+	'trigger at the end of the statement' => "INSERT INTO busy_after VALUES ('x')",
 	utility => 'LOCK TABLE locked',
 	COPY => q{COPY (SELECT pg_sleep(600)) TO '/dev/null'},
 	'nested query' => q{SELECT query_to_xml('SELECT pg_sleep(600)', true, true, '')},
@@ -65,7 +69,7 @@ for my $kind (sort keys %long)
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('running')");
 	$s->query_async($long{$kind});
-	wait_running($s, 'sleep|LOOP|locked|CONSTRAINTS');
+	wait_running($s, 'sleep|LOOP|locked|CONSTRAINTS|busy');
 	remove_by_hand('running');
 	failed_with($s, '40001', "the loss ends a running statement: $kind",
 		like => qr/"running".*^DETAIL:  The znode was removed: .* the lock since\.\n^HINT/ms);
