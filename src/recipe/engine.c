@@ -18,7 +18,14 @@
 
 #ifdef ZKL_CHECKS
 #define check_node(node) zkl__check_node(node)
-#define check_request(request) zkl__check_request(request)
+
+static void
+check_request(const ZklRequest *request)
+{
+	zkl__check_request(request);
+	if (request->permit)
+		zkl__check_permit(request);
+}
 
 /* Also of what is not marked: a bounded part, because this runs after each event. */
 static void
@@ -27,6 +34,7 @@ check_session(const ZklSession *session)
 	zkl__check_session(session);
 	zkl__check_nodes(session);
 	zkl__check_locks(session);
+	zkl__check_permits(session);
 }
 #else
 #define check_node(node) ((void) 0)

@@ -19,9 +19,8 @@
  *
  * zklock creates a semaphore with its capacity as data.  The data are read right behind
  * the create of the mutex node, which is answered first: while that node exists, the
- * semaphore cannot be deleted and created again.  A semaphore of another program may have
- * no data; then the request sets its own capacity, unless another one does so first.  Data
- * that are not a number stay as they are, and the capacity is not checked.
+ * semaphore cannot be deleted and created again.  A semaphore of another program has no data, or
+ * data that are not a number: they stay as they are, and the capacity is not checked.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,33 +46,6 @@ permit_exists(const ZklRequest *request)
 /*
  * Capacity
  */
-
-/* If another request has set it meanwhile, it is read again. */
-static void
-on_capacity_set(ZklCall *call, const ZklResult *result)
-{
-	ZklRequest *request = call->subject;
-
-	if (!zkl__request_answered(request, &request->permit->capacity_call, call, result))
-		return;
-	request->permit->has_capacity = result->code != ZKL_RC_BAD_VERSION;
-	zkl__request_mark(request);
-}
-
-static void
-set_capacity(ZklRequest *request, int32_t version)
-{
-	ZklPermit  *permit = request->permit;
-	ZklOp		op = {
-		.kind = ZKL_OP_SET,
-		.path = permit->semaphore_path,
-		.data = permit->capacity_text,
-		.data_len = (int) strlen(permit->capacity_text),
-		.version = version
-	};
-
-	permit->capacity_call = zkl__send(zkl__request_call(request, on_capacity_set), &op);
-}
 
 static void
 compare_capacity(ZklRequest *request, const ZklResult *data)
@@ -102,10 +74,8 @@ on_capacity_read(ZklCall *call, const ZklResult *result)
 		zkl__request_restart(request);	/* the mutex node is gone as well */
 	else if (result->code != ZKL_RC_OK)
 		zkl__request_fail_code(request, 0, result);
-	else if (result->data_len > 0)
-		compare_capacity(request, result);
 	else
-		set_capacity(request, result->version);
+		compare_capacity(request, result);
 }
 
 static void
@@ -151,39 +121,13 @@ grant(ZklRequest *request)
 }
 
 static void
-on_holder_read(ZklCall *call, const ZklResult *result)
-{
-	ZklRequest *request = call->subject;
-
-	if (zkl__request_answered(request, &request->permit->holder_call, call, result) &&
-		result->code == ZKL_RC_OK)
-		zkl__request_blocked(request, 0, result);
-}
-
-/* Reads one of the permit nodes, to report a blocker; a release of any makes room. */
-static void
-read_holder(ZklRequest *request, const ZklResult *result)
-{
-	ZklPermit  *permit = request->permit;
-	const char *child = result->children[0];
-
-	if (permit->holder_call)
-		return;
-	if (request->permit_node && strcmp(child, request->permit_node->name) == 0 &&
-		result->n_children > 1)
-		child = result->children[1];
-	permit->holder_call = zkl__read_child(zkl__request_call(request, on_holder_read),
-										  permit->permits_path, child, false);
-}
-
-static void
-wait_for_permit(ZklRequest *request, const ZklResult *result)
+wait_for_permit(ZklRequest *request)
 {
 	request->permit->seen = SEEN_FULL;
 	request->was_blocked = true;
 	request->culprit = 0;
+	request->blocker[0] = '\0'; /* no longer the session before it in the queue, but all with a permit */
 	zkl__wake(request->session);
-	read_holder(request, result);
 }
 
 /* Returns how many of the permit nodes are pending deletes of this session. */
@@ -245,7 +189,7 @@ check_count(ZklRequest *request, const ZklResult *result)
 	else if (request->non_blocking)
 		refuse_attempt(request, result, result->n_children - room);
 	else
-		wait_for_permit(request, result);
+		wait_for_permit(request);
 }
 
 static void
@@ -376,7 +320,6 @@ reset(ZklPermit *permit)
 	permit->has_capacity = false;
 	permit->capacity_call = NULL;
 	permit->count_call = NULL;
-	permit->holder_call = NULL;
 }
 
 /* Sends the next operation of the permit, besides those of the mutex node, or grants it. */

@@ -5,6 +5,7 @@
  *
  * From the top to the bottom; a file calls only files below it:
  *
+ *		check_permit.c		asserts what the phases promise, in builds with ZKL_CHECKS
  *		permits.c			all requests for permits of a session
  *		semaphore.c			one request: mutex, capacity, permit node, count
  *
@@ -26,8 +27,18 @@ typedef enum ZklSeen
 /*
  * A requested permit.  The request's nodes[0] is the mutex node, in the queue of
  * the semaphore's mutex.  The permit node is its permit_node, until it replaces the other at the
- * grant.  The capacity, once known, cannot change while that node
- * exists.
+ * grant.  The capacity, once known, cannot change while the mutex node exists.
+ *
+ * The phases of a request that is PENDING (check_permit.c asserts them):
+ *
+ *						has_capacity	has_mutex	permit_node			seen
+ *		queued			maybe			no			NULL				NOTHING; of an attempt, any
+ *		has the mutex	yes				yes			NULL, or not HELD	NOTHING; of an attempt, any
+ *		counts			yes				yes			LISTING				NOTHING, or ROOM: waits for a proof
+ *		waits			yes				yes			LISTING				FULL
+ *
+ * A request that is_restarted is queued as soon as it is advanced.  The capacity is read while
+ * the request is queued, and an attempt counts then, too: so no phase is a field of its own.
  */
 struct ZklPermit
 {
@@ -43,11 +54,14 @@ struct ZklPermit
 	int			other_capacity;
 	ZklCall    *capacity_call;	/* calls in flight */
 	ZklCall    *count_call;
-	ZklCall    *holder_call;
 };
 
 /* semaphore.c */
 extern void zkl__permit_advance(ZklRequest *request);
+
+/* check_permit.c */
+extern void zkl__check_permit(const ZklRequest *request);
+extern void zkl__check_permits(const ZklSession *session);
 
 /* permits.c */
 extern ZklRequest *zkl__permit_request(ZklSession *session, const char *name, int capacity,
