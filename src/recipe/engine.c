@@ -105,7 +105,7 @@ advance(ZklSession *session)
 static void
 begin_connection(ZklSession *session)
 {
-	zkl__nodes_relist(session);
+	zkl__nodes_list_again(session);
 	zkl__hold_watches_lost(session);
 	zkl__permits_connected(session);
 	zkl__acls_read(session);

@@ -339,9 +339,9 @@ found(int me)
 	ZklDeadlockFound f = zkl_snapshot_find_deadlock(s);
 	int			length;
 
-	length = sprintf(text, "%s", f.found == ZKL_FOUND_NO_REPORT ? "no report"
-					 : f.found == ZKL_FOUND_NOTHING ? "nothing"
-					 : f.found == ZKL_FOUND_VICTIM ? "victim " : "place ");
+	length = sprintf(text, "%s", f.kind == ZKL_FOUND_NO_REPORT ? "no report"
+					 : f.kind == ZKL_FOUND_NOTHING ? "nothing"
+					 : f.kind == ZKL_FOUND_VICTIM ? "victim " : "place ");
 	if (f.victim)
 		length += sprintf(text + length, "%" PRIu64 ": ", f.victim->session);
 	for (int i = 0; i < f.n_cycle; i++)

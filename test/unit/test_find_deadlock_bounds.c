@@ -112,7 +112,7 @@ found(ZklSnapshot *s, int *ms)
 	clock_t		start = clock();
 	static int	result;
 
-	attempt(result = (int) zkl_snapshot_find_deadlock(s).found);
+	attempt(result = (int) zkl_snapshot_find_deadlock(s).kind);
 	*ms = (int) ((clock() - start) * 1000 / CLOCKS_PER_SEC);
 	zkl__scratch_free(&scratch);
 	return is_too_much ? TOO_MUCH : result;

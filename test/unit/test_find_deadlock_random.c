@@ -322,7 +322,7 @@ search(const Party *party, ZklFound *found)
 	while ((want = zkl_snapshot_next(s)).kind != ZKL_WANT_NOTHING)
 		answer(s, &want);
 	result = zkl_snapshot_find_deadlock(s);
-	*found = result.found;
+	*found = result.kind;
 	if (result.victim)
 		victim = party_of(result.victim->session);
 	zkl__scratch_free(&scratch);

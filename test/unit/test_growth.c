@@ -255,7 +255,7 @@ queue(ZklSession *session, int n)
 			add_report(snapshot, (int) want.session);
 			n_reports++;
 		}
-	found = zkl_snapshot_find_deadlock(snapshot).found;
+	found = zkl_snapshot_find_deadlock(snapshot).kind;
 	zkl__scratch_free(&scratch);
 	return n_reports == n && found == ZKL_FOUND_NOTHING;
 }

@@ -98,7 +98,7 @@ static bool
 is_victim(ZklDetector *d, const ZklDeadlockFound *found)
 {
 	zkl__verdict_describe(d, found);
-	d->deadlock.keeps_place = found->found == ZKL_FOUND_PLACE && d->config.may_requeue;
+	d->deadlock.keeps_place = found->kind == ZKL_FOUND_PLACE && d->config.may_requeue;
 	if (d->deadlock.keeps_place || zkl__verdict_is_victim(d, found))
 		return true;
 	plan_search(d);
@@ -124,9 +124,9 @@ search(ZklDetector *d)
 	d->failed_pause_ms = 0;
 	d->victim = 0;
 	plan_long_pause(d);
-	if (found.found == ZKL_FOUND_NO_REPORT)
+	if (found.kind == ZKL_FOUND_NO_REPORT)
 		d->published = ZKL_UNCERTAIN;
-	if (found.found != ZKL_FOUND_VICTIM && found.found != ZKL_FOUND_PLACE)
+	if (found.kind != ZKL_FOUND_VICTIM && found.kind != ZKL_FOUND_PLACE)
 		return false;
 	d->pause_ms = found.victim->session == victim
 		? longer(seen_pause_ms, SEEN_PAUSE_MS, MAX_SEEN_PAUSE_MS) : SEEN_PAUSE_MS;

@@ -27,16 +27,16 @@ reduce(ZklSnapshot *s)
 	s->tail = 0;
 	for (ZklVertex *v = s->vertices; v < s->vertices + s->n; v++)
 	{
-		v->left = 0;
-		for (const ZklEdge *edge = v->out; edge && (v->left == 0 || !v->any); edge = edge->next_out)
-			v->left++;
-		v->stuck = v->stuck && !v->can_proceed && v->left > 0;
+		v->n_blockers = 0;
+		for (const ZklEdge *edge = v->out; edge && (v->n_blockers == 0 || !v->is_or_wait); edge = edge->next_out)
+			v->n_blockers++;
+		v->stuck = v->stuck && !v->can_proceed && v->n_blockers > 0;
 		if (!v->stuck)
 			s->queue[s->tail++] = v;
 	}
 	for (int head = 0; head < s->tail; head++)
 		for (const ZklEdge *edge = s->queue[head]->in; edge; edge = edge->next_in)
-			if (--edge->from->left == 0 && edge->from->stuck)
+			if (--edge->from->n_blockers == 0 && edge->from->stuck)
 			{
 				edge->from->stuck = false;
 				s->queue[s->tail++] = edge->from;
@@ -51,9 +51,9 @@ search_forward(ZklSnapshot *s)
 	s->queue[s->tail++] = s->my_vertex;
 	for (int head = 0; head < s->tail; head++)
 		for (const ZklEdge *edge = s->queue[head]->out; edge; edge = edge->next_out)
-			if (edge->to->stuck && !edge->to->ahead)
+			if (edge->to->stuck && !edge->to->is_reached)
 			{
-				edge->to->ahead = true;
+				edge->to->is_reached = true;
 				if (edge->to != s->my_vertex)
 					s->queue[s->tail++] = edge->to;
 			}
@@ -99,11 +99,11 @@ narrow(ZklSnapshot *s)
 		if (!s->my_vertex->stuck)
 			return ZKL_FOUND_NOTHING;
 		for (ZklVertex *v = s->vertices; v < s->vertices + s->n; v++)
-			v->ahead = v->waits_for_me = false;
+			v->is_reached = v->waits_for_me = false;
 		search_forward(s);
 		search_backward(s);
 		for (ZklVertex *v = s->vertices; v < s->vertices + s->n; v++)
-			if (v->stuck && !(v->ahead && v->waits_for_me))
+			if (v->stuck && !(v->is_reached && v->waits_for_me))
 			{
 				v->stuck = false;
 				changed = true;
@@ -164,7 +164,7 @@ choose_victim(ZklSnapshot *s)
 		}
 	}
 	s->found.victim = victim;
-	s->found.found = best == RANK_HOLDER ? ZKL_FOUND_VICTIM : ZKL_FOUND_PLACE;
+	s->found.kind = best == RANK_HOLDER ? ZKL_FOUND_VICTIM : ZKL_FOUND_PLACE;
 }
 
 
@@ -188,9 +188,9 @@ list_edge(ZklSnapshot *s, ZklEdge *edge)
 static void
 follow_to_me(ZklSnapshot *s, ZklVertex *v)
 {
-	for (; v->ahead; v = v->best->to)
+	for (; v->is_reached; v = v->best->to)
 	{
-		v->ahead = false;
+		v->is_reached = false;
 		s->queue[s->tail++] = v;
 		list_edge(s, v->best);
 	}
@@ -198,7 +198,7 @@ follow_to_me(ZklSnapshot *s, ZklVertex *v)
 
 /*
  * Lists the shortest cycle, then the other owners of permits that its members wait for, and
- * what these wait for.  All of them are marked as "ahead" before, and not any more afterwards.
+ * what these wait for.  All of them are marked as reached before; the mark of what is listed is cleared.
  */
 static void
 list_edges(ZklSnapshot *s)
@@ -207,7 +207,7 @@ list_edges(ZklSnapshot *s)
 	follow_to_me(s, s->my_vertex);
 	s->found.n_cycle = s->found.n_edges;
 	for (int head = 0; head < s->tail; head++)
-		for (ZklEdge *edge = s->queue[head]->out; s->queue[head]->any && edge; edge = edge->next_out)
+		for (ZklEdge *edge = s->queue[head]->out; s->queue[head]->is_or_wait && edge; edge = edge->next_out)
 			if (edge != s->queue[head]->best)
 			{
 				list_edge(s, edge);
@@ -227,8 +227,8 @@ zkl_snapshot_find_deadlock(ZklSnapshot *s)
 	s->queue = zkl__scratch(s->scratch, n, sizeof(ZklVertex *));
 	s->found.reports = zkl__scratch(s->scratch, n, sizeof(ZklVertex *));
 	s->found.edges = zkl__scratch(s->scratch, (size_t) s->n_edges, sizeof(ZklEdge *));
-	s->found.found = narrow(s);
-	if (s->found.found == ZKL_FOUND_NOTHING)
+	s->found.kind = narrow(s);
+	if (s->found.kind == ZKL_FOUND_NOTHING)
 		return s->found;
 	choose_victim(s);
 	list_edges(s);

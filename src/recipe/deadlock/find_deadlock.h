@@ -57,17 +57,17 @@ typedef struct ZklVertex
 
 	/* while the graph is built */
 	bool		is_wanted;
-	const struct ZklQueued *here;	/* its node at the place in work */
-	bool		any;			/* stuck only if all that it waits for are: any permit will do */
+	const struct ZklQueued *own_node;	/* its node at the place in work */
+	bool		is_or_wait;		/* stuck only if all that it waits for are: any permit will do */
 	bool		can_proceed;	/* whatever its edges say */
 	struct ZklEdge *out;
 	struct ZklEdge *in;
 
 	/* while it is searched */
 	bool		stuck;
-	bool		ahead;			/* "me" waits for it */
+	bool		is_reached;		/* "me" waits for it */
 	bool		waits_for_me;
-	int			left;			/* stuck until so many that it waits for can proceed */
+	int			n_blockers;		/* stuck until so many that it waits for can proceed */
 	struct ZklEdge *best;		/* begins a shortest way to "me" */
 	bool		in_result;		/* among the reports of the result */
 } ZklVertex;
@@ -164,7 +164,7 @@ typedef enum ZklFound
  */
 typedef struct ZklDeadlockFound
 {
-	ZklFound	found;
+	ZklFound	kind;
 	ZklVertex  *victim;
 	int			n_cycle;
 	ZklEdge   **edges;

@@ -67,7 +67,7 @@ add_blocker(ZklSnapshot *s, const Wait *wait, const ZklQueued *node)
 
 	if (node->contender.has_owner && node->contender.owner == wait->vertex->session)
 	{
-		wait->vertex->can_proceed = wait->vertex->here->anchor < 0;
+		wait->vertex->can_proceed = wait->vertex->own_node->anchor < 0;
 		return;
 	}
 	for (ZklVertex *to = node->item; to; to = zkl__snapshot_next_vertex(s, to))
@@ -75,7 +75,7 @@ add_blocker(ZklSnapshot *s, const Wait *wait, const ZklQueued *node)
 		ZklEdge		edge = {wait->vertex, to, .node = wait->node, .blocker = node->name};
 
 		edge.is_hold = node->granted && place->place == ZKL_PLACE_LOCK;
-		if (blocks(s, place, to, node, wait->vertex->here->contender.writer))
+		if (blocks(s, place, to, node, wait->vertex->own_node->contender.writer))
 			add_edge(s, edge);
 	}
 }
@@ -89,7 +89,7 @@ waits_for_all_before(const ZklQueued *node)
 {
 	const ZklVertex *v = node->item;
 
-	return v && v->here == node && !v->can_proceed && node->contender.writer && !node->granted && node->anchor < 0;
+	return v && v->own_node == node && !v->can_proceed && node->contender.writer && !node->granted && node->anchor < 0;
 }
 
 /*
@@ -103,7 +103,7 @@ add_queue_wait(ZklSnapshot *s, const Wait *wait)
 {
 	const ZklVertex *v = wait->vertex;
 	const ZklQueued *first = wait->place->nodes;
-	const ZklQueued *last = v->here;	/* nodes from here on are done */
+	const ZklQueued *last = v->own_node;	/* nodes from here on are done */
 	bool		upgrade = last->anchor >= 0;
 
 	while (!upgrade && last > first && !v->can_proceed)
@@ -144,7 +144,7 @@ add_permit_wait(ZklSnapshot *s, const Wait *wait)
 	ZklVertex  *v = wait->vertex;
 	int			n = 0;			/* nodes of one session, which are adjacent */
 
-	v->any = true;
+	v->is_or_wait = true;
 	v->can_proceed = v->can_proceed || place->n <= wait->node->capacity;
 	for (int i = 0; i < place->n && !v->can_proceed; i++)
 	{
@@ -167,7 +167,7 @@ static void
 add_waits(ZklSnapshot *s, const Place *place)
 {
 	for (const Wait *wait = place->waits; wait; wait = wait->next)
-		wait->vertex->here = wait->own;
+		wait->vertex->own_node = wait->own;
 	for (const Wait *wait = place->waits; wait; wait = wait->next)
 		if (wait->vertex->can_proceed)
 			continue;

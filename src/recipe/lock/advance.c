@@ -22,7 +22,7 @@ zkl__request_grant(ZklRequest *request)
 	{
 		request->nodes[i]->may_be_gone = false;
 		zkl__lock_granted(request->locks[i], request->nodes[i]);
-		if (request->is_again)
+		if (request->reacquires)
 			continue;
 		zkl__elision_note(request->nodes[i]);
 		if (request->nodes[i]->keep == ZKL_KEEP_NEVER)
@@ -31,7 +31,7 @@ zkl__request_grant(ZklRequest *request)
 			zkl__kept_granted(request->nodes[i]);
 	}
 	request->status = ZKL_OK;
-	zkl__wake(request->session);
+	zkl__wake_at_unlock(request->session);
 }
 
 
@@ -86,7 +86,7 @@ zkl__request_read_czxid(ZklRequest *request, ZklNode *node)
 static bool
 is_number_used_up(const ZklNode *node)
 {
-	return !node->upgrade &&
+	return !node->is_upgrade &&
 		(node->number < 0 || node->number > zkl__config(node->session)->sequence_limit);
 }
 
@@ -117,7 +117,7 @@ check_nodes(ZklRequest *request)
 			return;
 		}
 	for (int i = 0; i < request->n; i++)
-		if (!request->nodes[i]->upgrade && request->nodes[i]->czxid == 0)
+		if (!request->nodes[i]->is_upgrade && request->nodes[i]->czxid == 0)
 		{
 			zkl__request_read_czxid(request, request->nodes[i]);
 			return;
@@ -182,7 +182,7 @@ send_checks(ZklCall *call, const ZklRequest *request)
 	for (int i = 0; ops && i < request->n; i++)
 	{
 		const ZklNode *node = request->nodes[i];
-		const ZklNode *anchor = node->upgrade ? request->locks[i]->anchor : NULL;
+		const ZklNode *anchor = node->is_upgrade ? request->locks[i]->anchor : NULL;
 
 		ops[n++] = zkl__op_for_node(ZKL_OP_CHECK, node);
 		if (anchor && anchor->state == NODE_HELD)
@@ -216,9 +216,9 @@ static void
 grant_locks(ZklRequest *request)
 {
 	if (request->status != ZKL_PENDING || !zkl__request_is_first(request) ||
-		(request->is_again && request->nodes[0]->hold_watch != HOLD_WATCHED))
+		(request->reacquires && request->nodes[0]->hold_watch != HOLD_WATCHED))
 		return;
-	for (int i = 0; i < request->n && !request->is_again; i++)
+	for (int i = 0; i < request->n && !request->reacquires; i++)
 		request->nodes[i]->may_be_gone |= !zkl__lease_is_fresh(request->session);
 	if (!may_be_gone(request))
 	{
@@ -256,7 +256,7 @@ zkl__request_restart(ZklRequest *request)
 {
 	request->czxid_call = NULL;
 	request->verify_call = NULL;
-	request->is_again = false;
+	request->reacquires = false;
 	request->is_restarted = true;
 	zkl__request_leave_permit(request);
 	for (int i = 0; i < request->n; i++)
@@ -266,7 +266,7 @@ zkl__request_restart(ZklRequest *request)
 
 		if (old->state == NODE_NEW)
 			continue;
-		fresh = zkl__request_node_new(request, i, old->lock_path, old->mode, old->upgrade);
+		fresh = zkl__request_node_new(request, i, old->lock_path, old->mode, old->is_upgrade);
 		if (fresh == NULL)
 		{
 			zkl__request_fail(request, ZKL_NO_MEMORY, i, 0);

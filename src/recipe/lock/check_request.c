@@ -15,14 +15,14 @@ static void
 check_lock(const ZklLock *lock)
 {
 	const ZklNode *anchor = lock->anchor;
-	const ZklNode *upgrade = lock->upgrade;
+	const ZklNode *writer = lock->writer_node;
 
 	ZKL_ASSERT(lock->base == (lock->lost ? NULL : anchor));
 	ZKL_ASSERT(lock->lost || anchor != NULL);
-	ZKL_ASSERT(anchor == NULL || (anchor->lock == lock && !anchor->upgrade &&
+	ZKL_ASSERT(anchor == NULL || (anchor->lock == lock && !anchor->is_upgrade &&
 								  (anchor->state == NODE_HELD || anchor->state == NODE_DOWNGRADING)));
-	ZKL_ASSERT(upgrade == NULL || (upgrade->lock == lock && upgrade->upgrade &&
-								   upgrade->state == NODE_HELD));
+	ZKL_ASSERT(writer == NULL || (writer->lock == lock && writer->is_upgrade &&
+								  writer->state == NODE_HELD));
 	ZKL_ASSERT(lock->token > 0);
 }
 
@@ -36,7 +36,7 @@ check_pending(const ZklRequest *request)
 
 		ZKL_ASSERT(node->request == request && node->index == i);
 		ZKL_ASSERT(node->state < NODE_LEAVING && node->state != NODE_DOWNGRADING);
-		ZKL_ASSERT(lock != NULL && lock->taken == node->upgrade);
+		ZKL_ASSERT(lock != NULL && lock->taken == node->is_upgrade);
 		ZKL_ASSERT(lock->taken || (lock->anchor == NULL && !lock->lost));
 		ZKL_ASSERT(request->create_call == NULL || node->state == NODE_CREATING);
 		ZKL_ASSERT(request->verify_call == NULL || node->state == NODE_HELD);
@@ -44,7 +44,7 @@ check_pending(const ZklRequest *request)
 	ZKL_ASSERT(request->permit_node == NULL ||
 			   (request->permit && request->permit_node->request == request &&
 				request->permit_node->state < NODE_HELD));
-	ZKL_ASSERT(!request->is_again ||
+	ZKL_ASSERT(!request->reacquires ||
 			   (request->n == 1 && request->nodes[0]->state == NODE_HELD && !request->permit));
 }
 

@@ -28,7 +28,7 @@ static const unsigned short responses[ZKL_N_HELD_BY][ZKL_N_FINDINGS] = {
 		0, ZKL_GO_ON, ZKL_NOTE | ZKL_ANSWER, ZKL_KEEP_NOT | ZKL_GO_ON, ZKL_KEEP_NOT | ZKL_GO_ON,
 		ZKL_QUEUE_AGAIN, 0, ZKL_WATCH
 	},
-	[ZKL_HELD_BY_AGAIN] = {
+	[ZKL_HELD_BY_REACQUIRING] = {
 		0, ZKL_GO_ON, ZKL_NOTE | ZKL_QUEUE_AGAIN, ZKL_NOTE | ZKL_QUEUE_AGAIN, ZKL_NOTE | ZKL_QUEUE_AGAIN,
 		ZKL_QUEUE_AGAIN, ZKL_QUEUE_AGAIN, ZKL_WATCH
 	},
@@ -51,14 +51,8 @@ held_by(const ZklNode *node)
 	if (node->is_kept)
 		return ZKL_HELD_BY_SESSION;
 	if (node->request)
-		return node->request->is_again ? ZKL_HELD_BY_AGAIN : ZKL_HELD_BY_REQUEST;
+		return node->request->reacquires ? ZKL_HELD_BY_REACQUIRING : ZKL_HELD_BY_REQUEST;
 	return node->lock ? ZKL_HELD_BY_LOCK : ZKL_HELD_BY_NOBODY;
-}
-
-static bool
-has_mark(const ZklNode *node)
-{
-	return ((uint32_t) node->guid_end & ZKL_KEEP_BIT) != 0;
 }
 
 static bool
@@ -68,18 +62,18 @@ is_revocation(const ZklResult *result)
 		memcmp(result->data, ZKL_REVOKE_MESSAGE, strlen(ZKL_REVOKE_MESSAGE)) == 0;
 }
 
-/* What does the answer to the read of the node say?  Only a node with a mark may be kept. */
+/* What does the answer to the read of the node say?  Only a node with ZKL_KEEP_BIT may be kept. */
 static ZklFinding
 classify(const ZklNode *node, const ZklResult *result)
 {
 	if (result->code == ZKL_RC_NO_NODE)
 		return ZKL_HOLD_FOUND_REMOVED;
 	if (result->code != ZKL_RC_OK)
-		return has_mark(node) && result->code != ZKL_RC_CONNECTION_LOSS ? ZKL_HOLD_FOUND_UNREADABLE
+		return zkl_has_keep_bit(node->guid_end) && result->code != ZKL_RC_CONNECTION_LOSS ? ZKL_HOLD_FOUND_UNREADABLE
 			: ZKL_HOLD_FOUND_NOTHING;
-	if (is_revocation(result) && !node->is_permit && (node->lock || has_mark(node)))
+	if (is_revocation(result) && !node->is_permit && (node->lock || zkl_has_keep_bit(node->guid_end)))
 		return ZKL_HOLD_FOUND_REVOKE;
-	if (!has_mark(node))
+	if (!zkl_has_keep_bit(node->guid_end))
 		return ZKL_HOLD_FOUND_NOTHING;
 	switch (zkl_parse_keep(result->data, result->data_len))
 	{

@@ -81,7 +81,7 @@ zkl__hold_watch_revoked(ZklNode *node, int32_t version)
 		lock->revocations++;
 		if (lock->taken && !lock->lost)
 			zkl__config(node->session)->on_revoke_io();
-		zkl__wake(node->session);
+		zkl__wake_at_unlock(node->session);
 	}
 	if (node->state != NODE_HELD)
 		return;

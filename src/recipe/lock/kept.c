@@ -45,7 +45,7 @@ can_be_kept(const ZklLock *lock)
 {
 	const ZklNode *node = lock->anchor;
 
-	return node && lock->upgrade == NULL && !lock->lost &&
+	return node && lock->writer_node == NULL && !lock->lost &&
 		node->keep == ZKL_KEEP_MAY && node->state == NODE_HELD &&
 		node->hold_watch_ms == 0 && zkl__is_connected(lock->session);
 }

@@ -33,10 +33,10 @@ zkl__lock_node_lost(ZklNode *node)
 	zkl__lock_lose(lock);
 	if (lock->anchor == node)
 		lock->anchor = NULL;
-	if (lock->upgrade == node)
-		lock->upgrade = NULL;
+	if (lock->writer_node == node)
+		lock->writer_node = NULL;
 	node->lock = NULL;
-	zkl__wake(node->session);
+	zkl__wake_at_unlock(node->session);
 }
 
 static void
@@ -69,9 +69,9 @@ zkl__lock_granted(ZklLock *lock, ZklNode *node)
 
 	node->lock = lock;
 	node->request = NULL;
-	if (node->upgrade)
+	if (node->is_upgrade)
 	{
-		lock->upgrade = node;
+		lock->writer_node = node;
 		return;
 	}
 	lock->anchor = lock->base = node;
@@ -105,12 +105,12 @@ zkl__lock_reduce(ZklLock *lock, ZklMode mode)
 {
 	if (mode == ZKL_MODE_NONE)
 	{
-		node_release(&lock->upgrade);
+		node_release(&lock->writer_node);
 		node_release(&lock->anchor);
 		zkl__lock_free(lock);
 	}
-	else if (mode == ZKL_MODE_SHARED && lock->upgrade)
-		node_release(&lock->upgrade);
+	else if (mode == ZKL_MODE_SHARED && lock->writer_node)
+		node_release(&lock->writer_node);
 	else if (mode == ZKL_MODE_SHARED && lock->anchor &&
 			 lock->anchor->mode == ZKL_MODE_EXCLUSIVE)
 		zkl__node_downgrade(lock->anchor);
@@ -158,7 +158,7 @@ on_confirmed(ZklCall *call, const ZklResult *result)
 		locks->confirm_status = are_nodes_watched(session);
 	locks->confirmed_ms = call->submitted_ms;
 	zkl__confirm_advance(session);
-	zkl__wake(session);
+	zkl__wake_at_unlock(session);
 }
 
 /* Returns whether a node is being renamed: then neither name can be watched. */

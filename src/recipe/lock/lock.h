@@ -53,13 +53,13 @@ struct ZklLocks
  * A lock that the session holds, or that a pending request will hold.  The anchor is its
  * first node and exists until the lock is released; the anchor's czxid is the token.
  *
- *					in the list		token	anchor		base		upgrade
+ *					in the list		token	anchor		base		writer_node
  *		requested	no				0		NULL		NULL		NULL
  *		held		yes				set		set			anchor		maybe
  *		lost		yes				set		maybe		NULL		maybe
  *
- * The nodes point back to the lock.  The anchor is HELD or DOWNGRADING, the upgrade HELD.  Of a
- * lost lock, the nodes that are gone are NULL.
+ * The nodes point back to the lock.  The anchor is HELD or DOWNGRADING; the writer node, that of
+ * an upgrade, is HELD.  Of a lost lock, the nodes that are gone are NULL.
  */
 struct ZklLock
 {
@@ -72,7 +72,7 @@ struct ZklLock
 	int64_t		token;
 	ZklNode    *anchor;
 	ZklNode    *base;			/* the anchor, unless the lock is lost: upgrades build on it */
-	ZklNode    *upgrade;		/* the writer node next to a reader anchor, or NULL */
+	ZklNode    *writer_node;	/* the writer node next to a reader anchor, or NULL */
 };
 
 /* A znode above the nodes of a permit, as it is created. */
@@ -95,7 +95,8 @@ typedef struct ZklParent
  *
  * While it is PENDING, the nodes point back to it.  With create_call all nodes are CREATING; with
  * verify_call all are HELD.  A permit has one node, the mutex's, and, while it has the mutex, a
- * second one, permit_node, that is not HELD.  A request that is_again has one node, which is HELD.
+ * second one, permit_node, that is not HELD.  A request that reacquires what was kept has one node,
+ * which is HELD.
  */
 struct ZklRequest
 {
@@ -110,7 +111,7 @@ struct ZklRequest
 	int			n;
 	bool		non_blocking;
 	bool		may_be_kept;	/* its one node, after the lock is released */
-	bool		is_again;		/* the node was kept: is it still there? */
+	bool		reacquires;		/* the node was kept: is it still there? */
 	ZklNodeNames node_names;	/* the scheme of the nodes' names */
 	char	   *data;
 	int			data_len;
@@ -158,7 +159,7 @@ extern ZklRequest *zkl__request_new(ZklSession *session, ZklPermit *permit, int 
 
 /* request.c */
 extern ZklNode *zkl__request_node_new(ZklRequest *request, int index,
-									  const char *lock_path, ZklMode mode, bool upgrade);
+									  const char *lock_path, ZklMode mode, bool is_upgrade);
 extern bool zkl__request_add_node(ZklRequest *request, int index,
 								  const char *lock_path, ZklMode mode, ZklLock *held);
 extern ZklRequest *zkl__requests(const ZklSession *session);
@@ -209,7 +210,7 @@ typedef enum ZklHeldBy
 	ZKL_HELD_BY_NOBODY,			/* given up */
 	ZKL_HELD_BY_LOCK,
 	ZKL_HELD_BY_REQUEST,		/* that waits for other nodes, a proof, or a permit */
-	ZKL_HELD_BY_AGAIN,			/* a request that takes again what was kept */
+	ZKL_HELD_BY_REACQUIRING,	/* a request that takes again what was kept */
 	ZKL_HELD_BY_SESSION,		/* which keeps it */
 	ZKL_N_HELD_BY
 } ZklHeldBy;

@@ -43,7 +43,7 @@ zkl__request_is_first(const ZklRequest *request)
 {
 	for (int i = request->n - 1; i >= 0; i--)
 		if (request->nodes[i]->state != NODE_HELD ||
-			(request->nodes[i]->czxid == 0 && !request->nodes[i]->upgrade))
+			(request->nodes[i]->czxid == 0 && !request->nodes[i]->is_upgrade))
 			return false;
 	return true;
 }
@@ -113,7 +113,7 @@ zkl__request_blocked(ZklRequest *request, int culprit, const ZklResult *data)
 	request->blocker[n] = '\0';
 	request->culprit = culprit;
 	request->was_blocked = true;
-	zkl__wake(request->session);
+	zkl__wake_at_unlock(request->session);
 }
 
 /* Frees the locks of a request that is not granted, except for those held before. */
@@ -156,7 +156,7 @@ zkl__request_fail(ZklRequest *request, ZklStatus status, int culprit, int raw_co
 			zkl__node_leave(request->nodes[i]);
 	zkl__leave_end(request->session);
 	zkl__request_free_locks(request);
-	zkl__wake(request->session);
+	zkl__wake_at_unlock(request->session);
 }
 
 void
@@ -173,17 +173,17 @@ zkl__request_fail_code(ZklRequest *request, int culprit, const ZklResult *result
 
 ZklNode *
 zkl__request_node_new(ZklRequest *request, int index, const char *lock_path,
-					  ZklMode mode, bool upgrade)
+					  ZklMode mode, bool is_upgrade)
 {
-	bool		may_be_kept = request->may_be_kept && !upgrade &&
+	bool		may_be_kept = request->may_be_kept && !is_upgrade &&
 		!zkl__was_asked(request->session, lock_path);
 	ZklNode    *node = zkl__node_new(request->session, lock_path, mode, request->node_names,
 									 request->data, request->data_len, may_be_kept);
 
 	if (node == NULL)
 		return NULL;
-	node->upgrade = upgrade;
-	node->anchor = upgrade ? &request->locks[index]->base : NULL;
+	node->is_upgrade = is_upgrade;
+	node->anchor = is_upgrade ? &request->locks[index]->base : NULL;
 	node->non_blocking = request->non_blocking && request->permit == NULL;
 	node->request = request;
 	node->index = index;

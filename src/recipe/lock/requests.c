@@ -138,7 +138,7 @@ zkl__lock_request(ZklSession *session, const ZklLockItem *items, int n_items,
 
 /* Gives the kept node to a new request, as its only one; returns NULL if out of memory. */
 static ZklRequest *
-take_again(ZklNode *node, bool non_blocking)
+reacquire_kept(ZklNode *node, bool non_blocking)
 {
 	ZklRequest *request = zkl__request_new(node->session, NULL, 1, non_blocking,
 										   node->data, node->data_len - ZKL_KEEP_LENGTH);
@@ -147,7 +147,7 @@ take_again(ZklNode *node, bool non_blocking)
 		return NULL;
 	request->top_path = zkl__config(node->session)->locks_path;
 	request->may_be_kept = true;
-	request->is_again = true;
+	request->reacquires = true;
 	request->locks[0] = zkl__lock_new(node->session);
 	request->nodes[0] = node;
 	node->is_kept = false;
@@ -166,7 +166,7 @@ zkl__kept_request(ZklSession *session, const char *path, ZklMode mode, bool non_
 {
 	ZklNode    *node = zkl__kept_find(session, path);
 
-	return node && node->mode == mode ? take_again(node, non_blocking) : NULL;
+	return node && node->mode == mode ? reacquire_kept(node, non_blocking) : NULL;
 }
 
 /*

@@ -32,8 +32,8 @@ check_owner(const ZklNode *node)
 	ZKL_ASSERT(!is_state(node, NODE_LEAVING, NODE_GONE) || !node->priv->wanted);
 	if (node->state == NODE_NEW || is_state(node, NODE_LISTING, NODE_WAITING) || node->state == NODE_HELD)
 		ZKL_ASSERT(node->priv->wanted || node->state == NODE_MOVING_UP);
-	ZKL_ASSERT(!node->upgrade || !node->priv->wanted || node->anchor != NULL);
-	ZKL_ASSERT(node->anchor == NULL || node->upgrade);
+	ZKL_ASSERT(!node->is_upgrade || !node->priv->wanted || node->anchor != NULL);
+	ZKL_ASSERT(node->anchor == NULL || node->is_upgrade);
 }
 
 /* The names that the state works with. */
@@ -49,11 +49,11 @@ check_names(const ZklNode *node)
 	ZKL_ASSERT(!is_state(node, NODE_NEW, NODE_UNKNOWN) || node->priv->watched == NULL);
 	ZKL_ASSERT(!is_state(node, NODE_NEW, NODE_UNKNOWN) || node->czxid == 0);
 	ZKL_ASSERT(!is_state(node, NODE_CREATING, NODE_GONE) || node->name[0] != '\0' || !node->priv->wanted);
-	ZKL_ASSERT(node->state != NODE_MOVING_UP || node->upgrade);
+	ZKL_ASSERT(node->state != NODE_MOVING_UP || node->is_upgrade);
 	ZKL_ASSERT(node->state != NODE_DOWNGRADING || node->mode == ZKL_MODE_SHARED);
 	ZKL_ASSERT(!node->is_permit || !(is_state(node, NODE_MOVING_UP, NODE_WAITING) ||
 									 node->state == NODE_DOWNGRADING));
-	ZKL_ASSERT(node->keep == ZKL_KEEP_NEVER || ((uint32_t) node->guid_end & ZKL_KEEP_BIT) != 0);
+	ZKL_ASSERT(node->keep == ZKL_KEEP_NEVER || zkl_has_keep_bit(node->guid_end));
 }
 
 /* The answer that the state waits for. */

@@ -57,7 +57,7 @@ last_grant(const ZklNode *node)
 bool
 zkl__elision_expected(const ZklNode *node)
 {
-	const LastGrant *last = node->upgrade ? NULL : last_grant(node);
+	const LastGrant *last = node->is_upgrade ? NULL : last_grant(node);
 
 	return last && last->next_expected;
 }
@@ -86,7 +86,7 @@ zkl__elision(const ZklNode *node)
 {
 	const LastGrant *last;
 
-	if (node->upgrade || node->is_permit)
+	if (node->is_upgrade || node->is_permit)
 		return ZKL_ELISION_NONE;
 	if (is_first_number(node))
 		return ZKL_ELISION_FIRST;
@@ -121,7 +121,7 @@ zkl__elision_note(const ZklNode *node)
 	bool		proven = zkl__elision(node) == ZKL_ELISION_FIRST;
 	LastGrant  *last;
 
-	if (node->upgrade || node->is_permit || !(proven || node->mode == ZKL_MODE_EXCLUSIVE))
+	if (node->is_upgrade || node->is_permit || !(proven || node->mode == ZKL_MODE_EXCLUSIVE))
 		return;
 	last = last_grant(node);
 	if (last == NULL)

@@ -226,7 +226,7 @@ zkl_is_zklocks(const ZklContender *contender)
 bool
 zkl_may_be_kept(const ZklContender *contender)
 {
-	return zkl_is_zklocks(contender) && (contender->guid_end & ZKL_KEEP_BIT) != 0;
+	return zkl_is_zklocks(contender) && zkl_has_keep_bit(contender->guid_end);
 }
 
 bool

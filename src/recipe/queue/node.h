@@ -69,6 +69,13 @@ typedef enum ZklKeepState
 /* In the counter of zkl_guid_end(): the node may be kept. */
 #define ZKL_KEEP_BIT UINT32_C(0x80000000)
 
+/* Returns whether the second half of a GUID, in a name that is zklock's, has the bit. */
+static inline bool
+zkl_has_keep_bit(uint64_t guid_end)
+{
+	return (guid_end & ZKL_KEEP_BIT) != 0;
+}
+
 /* Returns whether the name says that its session may keep the node. */
 extern bool zkl_may_be_kept(const ZklContender *contender);
 
@@ -133,7 +140,7 @@ typedef enum ZklPosition
  */
 extern ZklPosition zkl_position(const char *const *children, int n_children,
 								const char *const *mine, int n_mine,
-								bool upgrade, const char **other);
+								bool is_upgrade, const char **other);
 
 /* A contender in a queue, of any session. */
 typedef struct ZklQueued

@@ -161,7 +161,7 @@ struct ZklNode
 	ZklNodeNames node_names;	/* the scheme of its name */
 	uint64_t	guid_end;		/* second half of its GUID */
 	bool		non_blocking;	/* waits only for pending deletes of its server */
-	bool		upgrade;		/* the session holds a reader node as well */
+	bool		is_upgrade;		/* the session holds a reader node as well */
 	bool		is_permit;		/* a permit: in no queue, its owner lists and grants */
 	bool		created_parent; /* this session created the lock's znode, and deletes it later */
 	bool		in_semaphore;	/* lock_path is one of the znodes of a semaphore */
@@ -277,7 +277,7 @@ extern void zkl__node_created_parent(ZklNode *node);
 extern bool zkl__node_is_moving(const ZklNode *node);
 
 /* queue_lock.c */
-extern void zkl__nodes_relist(ZklSession *session);
+extern void zkl__nodes_list_again(ZklSession *session);
 extern void zkl__nodes_advance(ZklSession *session);
 extern void zkl__nodes_watched(ZklSession *session, const char *path);
 extern void zkl__node_advance(ZklNode *node);

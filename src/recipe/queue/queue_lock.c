@@ -106,7 +106,7 @@ position_of(ZklNode *node, const ZklResult *list, const char **other)
 			mine[n_mine++] = anchor->priv->new_name;
 	}
 	return zkl_position(list->children, list->n_children, mine, n_mine,
-						node->upgrade, other);
+						node->is_upgrade, other);
 }
 
 /* A waiter reads its predecessor. */
@@ -433,7 +433,7 @@ zkl__node_advance(ZklNode *node)
 
 /* After a new connection: watches and answers are lost. */
 void
-zkl__nodes_relist(ZklSession *session)
+zkl__nodes_list_again(ZklSession *session)
 {
 	zkl__elision_forget(session);
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)

@@ -201,12 +201,12 @@ position_of_newcomer(const ZklQueued *before, int n, bool writer, const char **o
 ZklPosition
 zkl_position(const char *const *children, int n_children,
 			 const char *const *mine, int n_mine,
-			 bool upgrade, const char **other)
+			 bool is_upgrade, const char **other)
 {
 	ZklContender own;
 	ZklQueued  *before;
 	ZklPosition position;
-	bool		has_anchor = !upgrade;
+	bool		has_anchor = !is_upgrade;
 	int			n = 0;
 
 	*other = NULL;
@@ -228,7 +228,7 @@ zkl_position(const char *const *children, int n_children,
 			n++;
 	}
 	sort_from(before, n, (uint32_t) own.number + 1);
-	position = upgrade ? position_of_upgrade(before, n, &own, other)
+	position = is_upgrade ? position_of_upgrade(before, n, &own, other)
 		: position_of_newcomer(before, n, own.writer, other);
 	free(before);
 	return position;

@@ -127,7 +127,7 @@ wait_for_permit(ZklRequest *request)
 	request->was_blocked = true;
 	request->culprit = 0;
 	request->blocker[0] = '\0'; /* no longer the session before it in the queue, but all with a permit */
-	zkl__wake(request->session);
+	zkl__wake_at_unlock(request->session);
 }
 
 /* Returns how many of the permit nodes are pending deletes of this session. */
@@ -156,7 +156,7 @@ refuse_attempt(ZklRequest *request, const ZklResult *result, int n_excess)
 	if (n_excess <= count_own_deletes(request, result))
 	{
 		permit->seen = SEEN_FULL;
-		zkl__wake(request->session);
+		zkl__wake_at_unlock(request->session);
 	}
 	else if (permit->counts_synced)
 		zkl__request_fail(request, ZKL_BUSY, 0, 0);
@@ -221,12 +221,12 @@ static void
 send_count(ZklRequest *request)
 {
 	ZklPermit  *permit = request->permit;
-	ZklListAge	age = request->permit_node && request->permit_node->may_be_gone ? ZKL_LIST_PROVEN
+	ZklFreshness freshness = request->permit_node && request->permit_node->may_be_gone ? ZKL_LIST_PROVEN
 		: permit->counts_synced ? ZKL_LIST_SYNCED : ZKL_LIST_ANY;
 
 	if (permit->count_call == NULL)
 		permit->count_call = zkl__get_children(zkl__request_call(request, on_counted),
-											   permit->permits_path, age, true);
+											   permit->permits_path, freshness, true);
 }
 
 

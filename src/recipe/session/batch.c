@@ -50,7 +50,7 @@ decide(ZklBatch *batch, ZklStatus status)
 	if (batch->status != ZKL_PENDING)
 		return;
 	batch->status = status;
-	zkl__wake(batch->session);
+	zkl__wake_at_unlock(batch->session);
 }
 
 
@@ -220,7 +220,7 @@ watched(ZklSession *session, const char *path)
 			if (batch->ops[i].watch && (path == NULL || strcmp(batch->ops[i].path, path) == 0))
 			{
 				batch->is_outdated = true;
-				zkl__wake(session);
+				zkl__wake_at_unlock(session);
 			}
 }
 

@@ -100,7 +100,7 @@ handle_answer(ZklCall *call, const ZklResult *result)
 
 	if (session->proof == call)
 		session->proof = NULL;
-	if (call->awaits != ZKL_LIST_ANY)
+	if (call->needs_freshness != ZKL_LIST_ANY)
 		result = &unproven;
 	if (call->confirms && result->code == ZKL_RC_OK)
 		zkl__lease_confirmed(call);

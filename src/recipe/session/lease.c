@@ -161,7 +161,7 @@ zkl__session_end(ZklSession *session, ZklSessionState state)
 	if (session->n_relied > 0)
 		session->config.on_loss_io();
 	zkl__lease_note_holds(session);
-	zkl__wake(session);
+	zkl__wake_at_unlock(session);
 }
 
 /* Declares the session lost, although the ensemble may still have it. */

@@ -136,7 +136,7 @@ static void
 on_synced(ZklCall *call, const ZklResult *result)
 {
 	if (call->prev && result->code == ZKL_RC_OK)
-		call->prev->awaits = ZKL_LIST_ANY;
+		call->prev->needs_freshness = ZKL_LIST_ANY;
 }
 
 /* One proof serves all lists behind it.  Lists behind an earlier proof have been answered. */
@@ -146,32 +146,32 @@ on_proven(ZklCall *call, const ZklResult *result)
 	bool		is_proven = zkl__proved(call, result);
 
 	for (ZklCall *list = call->session->calls; list && is_proven; list = list->next)
-		if (list->awaits == ZKL_LIST_PROVEN)
-			list->awaits = ZKL_LIST_ANY;
+		if (list->needs_freshness == ZKL_LIST_PROVEN)
+			list->needs_freshness = ZKL_LIST_ANY;
 }
 
 /*
- * Lists the children of a znode, with "age" not older than this call.  The session's server may
+ * Lists the children of a znode, as fresh as this call demands.  The session's server may
  * lag behind the leader, so a sync or a proof is sent right before the list.  If that fails, the
  * list proves nothing: the call's handler gets CONNECTION_LOSS, and a retry is scheduled.  Every
  * later read of the session is as new as this list, also on another connection.
  */
 ZklCall *
-zkl__get_children(ZklCall *call, const char *path, ZklListAge age, bool watch)
+zkl__get_children(ZklCall *call, const char *path, ZklFreshness freshness, bool watch)
 {
 	ZklOp		sync = {.kind = ZKL_OP_SYNC, .path = path};
 	ZklOp		op = {.kind = ZKL_OP_LIST, .path = path, .watch = watch};
 	ZklCall    *before = NULL;
 
 	if (call)
-		call->awaits = age;
-	if (call && age == ZKL_LIST_SYNCED)
+		call->needs_freshness = freshness;
+	if (call && freshness == ZKL_LIST_SYNCED)
 		before = zkl__send(zkl__call_new(call->session, on_synced, NULL, NULL), &sync);
-	else if (call && age == ZKL_LIST_PROVEN)
+	else if (call && freshness == ZKL_LIST_PROVEN)
 	{
 		if (call->session->list_proof == NULL)
 			call->session->list_proof = zkl__prove(call->session, on_proven);
 		before = call->session->list_proof;
 	}
-	return zkl__send(call, before || age == ZKL_LIST_ANY ? &op : NULL);
+	return zkl__send(call, before || freshness == ZKL_LIST_ANY ? &op : NULL);
 }

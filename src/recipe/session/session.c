@@ -73,7 +73,7 @@ session_connected(ZklSession *session, const ZklConnectionInfo *info)
 	if (session->opened_ms == 0)
 		session->opened_ms = zkl_now_ms();
 	zkl__proofs_connected(session);
-	zkl__wake(session);
+	zkl__wake_at_unlock(session);
 }
 
 /* The connection has changed; returns whether there is a new one. */
@@ -96,7 +96,7 @@ zkl__session_event(ZklSession *session, ZklConnectionEvent event, const ZklConne
 	else if (session->state == ZKL_SESSION_CONNECTED)
 	{
 		session->state = ZKL_SESSION_SUSPENDED;
-		zkl__wake(session);
+		zkl__wake_at_unlock(session);
 	}
 	return false;
 }

@@ -80,13 +80,13 @@ typedef struct ZklUses
 	struct ZklUses *next;		/* to be freed */
 } ZklUses;
 
-/* How old a list may be.  A leader that is cut off answers a sync, but proves no session. */
-typedef enum ZklListAge
+/* What a list must be fresh by.  A leader that is cut off answers a sync, but proves no session. */
+typedef enum ZklFreshness
 {
 	ZKL_LIST_ANY,
 	ZKL_LIST_SYNCED,
 	ZKL_LIST_PROVEN
-} ZklListAge;
+} ZklFreshness;
 
 /* An operation in flight. */
 struct ZklCall
@@ -99,7 +99,7 @@ struct ZklCall
 	bool		confirms;		/* a create or a multi, a quorum write: OK renews the lease */
 	bool		is_backed;		/* ... if the leader had answered shortly before this was sent */
 	int64_t		settled_ms;		/* ... submit time of the newest settled write when this was sent, or 0 */
-	ZklListAge	awaits;			/* of a list: the sync or proof that has not succeeded yet */
+	ZklFreshness needs_freshness;	/* of a list: the sync or proof that has not succeeded yet */
 	ZklHandler	handler;
 	void	   *subject;		/* for the handler, or NULL */
 	ZklUses    *uses;			/* the subject's, or NULL; counts this call */
@@ -174,7 +174,7 @@ extern bool zkl__take_retry(ZklSession *session, int64_t now);
 extern void zkl__count_relied(ZklSession *session, int change);
 extern void zkl__session_lock(ZklSession *session);
 extern void zkl__session_unlock(ZklSession *session);
-extern void zkl__wake(ZklSession *session);
+extern void zkl__wake_at_unlock(ZklSession *session);
 
 /* lease.c */
 extern bool zkl__lease_suffices(const ZklSession *session, int64_t submitted_ms);
@@ -190,7 +190,7 @@ extern bool zkl__prove_for_grant(ZklSession *session);
 extern void zkl__prove_by_write(ZklCall *call);
 extern bool zkl__is_proving(const ZklSession *session);
 extern void zkl__proofs_run(ZklSession *session, int64_t now);
-extern ZklCall *zkl__get_children(ZklCall *call, const char *path, ZklListAge age, bool watch);
+extern ZklCall *zkl__get_children(ZklCall *call, const char *path, ZklFreshness freshness, bool watch);
 
 /* calls.c */
 extern bool zkl__call_answered(ZklCall *call, const ZklResult *result);

@@ -71,7 +71,7 @@ zkl__session_unlock(ZklSession *session)
 }
 
 void
-zkl__wake(ZklSession *session)
+zkl__wake_at_unlock(ZklSession *session)
 {
 	session->wake_due = true;
 }

@@ -315,6 +315,13 @@ push(ZklClient *client)
 	(void) setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
+bool
+zkl_zk_is_late(const ZklClient *client, int64_t now)
+{
+	return zoo_state(client->zh) == ZOO_CONNECTED_STATE &&
+		now - client->due_ms > zoo_recv_timeout(client->zh) / 12;
+}
+
 /* Sends what the library has written; the I/O thread sends what does not go now. */
 void
 zkl_zk_flush_out(ZklClient *client)

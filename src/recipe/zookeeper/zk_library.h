@@ -2,7 +2,7 @@
  *
  * zk_library.h
  *		Declarations shared by the files that use the client library: zk_client.c,
- *		zk_drive.c, zk_passes.c, zk_names.c, zk_calls.c, zk_watches.c.
+ *		zk_drive.c, zk_passes.c, zk_names.c, zk_calls.c, zk_memory.c, zk_watches.c.
  *
  * The library has process-wide variables and no locks.  So all calls of it run with
  * one mutex of the process held (zkl_zk_enter), also if an old session is closing
@@ -158,7 +158,7 @@ extern bool zkl_zk_is_open(const ZklClient *client);
 extern void zkl_zk_drop_connection(ZklClient *client);
 
 /*
- * zk_calls.c: returns whether so many bytes, and those that the library needs in any
+ * zk_memory.c: returns whether so many bytes, and those that the library needs in any
  * case, can be allocated.  False: the library must not be entered now.
  */
 extern bool zkl_zk_has_memory(const ZklClient *client, size_t size);
@@ -184,7 +184,7 @@ zkl_zk_to_ms(const struct timeval *pause)
 	return (int64_t) pause->tv_sec * 1000 + pause->tv_usec / 1000 + 1;
 }
 
-/* zk_calls.c, with the library's mutex held: is the heartbeat later than the lease allows? */
+/* zk_drive.c, with the library's mutex held: is the heartbeat later than the lease allows? */
 extern bool zkl_zk_is_late(const ZklClient *client, int64_t now);
 
 /* zk_calls.c: the watcher of all watches. */
