@@ -8,7 +8,7 @@ use strict;
 use warnings;
 
 use Test::More;
-use ZkLock::Check qw(nothing_left queue_of);
+use ZkLock::Check qw(lose_lock nothing_left);
 use ZkLock::Clients;
 use ZkLock::Cluster;
 use ZkLock::Shared;
@@ -84,7 +84,7 @@ SQL
 	}
 	else
 	{
-		$zkc->delete((queue_of($zkc, LOCK))[0]);
+		lose_lock($zk, $zkc, LOCK, $one->safe_psql('postgres', "SELECT session_id FROM zk_locks_of('${\LOCK}') WHERE granted"));
 	}
 	$writer->query_ok('COMMIT');
 	is(all_end_well($case, @rest), "migration 2: done\nmigration 3: done\n", "$case: another replica goes on");
