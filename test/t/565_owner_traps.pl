@@ -54,7 +54,7 @@ $owner->query_ok("CREATE DOMAIN trap.$_ AS pg_catalog.$_ CHECK (trap.seize())")
 $owner->query_ok('ALTER DATABASE owned SET search_path = trap, pg_catalog, public');
 # Settings that change how names are printed and, before PostgreSQL 19, strings are read.
 $owner->query_ok("ALTER DATABASE owned SET $_")
-  for 'quote_all_identifiers = on', $node->pg_version < 19 ? 'standard_conforming_strings = off' : ();
+  for 'quote_all_identifiers = on', $node->pg_version->major < 19 ? 'standard_conforming_strings = off' : ();
 $owner->quit;
 
 # Returns whether a trap has run as a superuser, and removes the attribute again.
