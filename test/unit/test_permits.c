@@ -480,6 +480,7 @@ test_pure(void)
 	ok(zkl_parse_capacity("10000", 5, &size), "a number is accepted");
 	is_int(size, 10000, "a number is read");
 	ok(!zkl_parse_capacity("", 0, &size), "no data are refused");
+	ok(!zkl_parse_capacity(NULL, -1, &size), "null data, as of a znode that zkCli.sh has created, are refused");
 	ok(!zkl_parse_capacity("1 ", 2, &size), "a blank is refused");
 	ok(!zkl_parse_capacity("-1", 2, &size), "a sign is refused");
 	ok(!zkl_parse_capacity("1234567890", 10, &size), "a number that is too large is refused");

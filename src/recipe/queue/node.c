@@ -380,7 +380,7 @@ zkl_parse_capacity(const char *data, int data_len, int *capacity)
 {
 	int			number = 0;
 
-	if (data_len == 0 || data_len > MAX_CAPACITY_DIGITS)
+	if (data_len <= 0 || data_len > MAX_CAPACITY_DIGITS)	/* -1: null */
 		return false;
 	for (int i = 0; i < data_len; i++)
 	{

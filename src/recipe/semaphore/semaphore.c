@@ -19,8 +19,8 @@
  *
  * zklock creates a semaphore with its capacity as data.  The data are read right behind
  * the create of the mutex node, which is answered first: while that node exists, the
- * semaphore cannot be deleted and created again.  A semaphore of another program has no data, or
- * data that are not a number: they stay as they are, and the capacity is not checked.
+ * semaphore cannot be deleted and created again.  If another program has created it without data,
+ * or with data that are not a number, they stay as they are, and the capacity is not checked.
  *
  *-------------------------------------------------------------------------
  */

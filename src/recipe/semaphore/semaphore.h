@@ -27,7 +27,7 @@ typedef enum ZklSeen
 /*
  * A requested permit.  The request's nodes[0] is the mutex node, in the queue of
  * the semaphore's mutex.  The permit node is its permit_node, until it replaces the other at the
- * grant.  The capacity, once known, cannot change while the mutex node exists.
+ * grant.  The capacity is read once.
  *
  * The phases of a request that is PENDING (check_permit.c asserts them):
  *
