@@ -14,6 +14,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "utils/snapmgr.h"
 
 #include "backend/base/holds.h"
 #include "backend/base/names.h"
@@ -257,8 +258,9 @@ prepare_holds(ZklockCall *call)
 }
 
 /*
- * Called after a grant.  Reports a stale snapshot: the data that this transaction reads next is older
- * than the lock.  Whatever calls a function has taken a snapshot before, so before the wait.
+ * Called after a grant.  Reports a stale snapshot: it was taken before the lock was waited
+ * for, so the data that this transaction reads next is older than the lock.  Nearly everything
+ * that calls a function has taken one; a domain's CHECK in PL/pgSQL after COMMIT has not.
  */
 static void
 check_snapshot(const ZklockCall *call)
@@ -267,7 +269,7 @@ check_snapshot(const ZklockCall *call)
 		? ERROR : WARNING;
 
 	if (call->waited_for == NULL || zklock_stale_snapshot == ZKLOCK_STALE_SNAPSHOT_OFF ||
-		!IsolationUsesXactSnapshot())
+		!IsolationUsesXactSnapshot() || !FirstSnapshotSet)
 		return;
 	ereport(level,
 			(errcode(level == ERROR ? ERRCODE_T_R_SERIALIZATION_FAILURE : ERRCODE_WARNING),
