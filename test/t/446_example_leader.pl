@@ -22,17 +22,13 @@ use constant LOCK => 'shop:dispatcher';
 
 my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
 my $one = zklock_node('one', zk => $zk, session_timeout => '10s', init => [ allows_streaming => 1 ], extra_conf => "listen_addresses = '127.0.0.1'\n");
+create_gates($one);
 $one->safe_psql('postgres', <<'SQL');
 CREATE TABLE orders (id bigint PRIMARY KEY);
 CREATE TABLE couriers (name text PRIMARY KEY);
 CREATE TABLE deliveries (order_id bigint, courier text, leader text, token bigint);
 INSERT INTO couriers VALUES ('ann'), ('bob');
-CREATE FUNCTION pass_gate() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-	PERFORM pg_advisory_xact_lock_shared(1);
-	RETURN NEW;
-END $$;
-CREATE TRIGGER gate BEFORE INSERT ON deliveries FOR EACH ROW EXECUTE FUNCTION pass_gate();
+CREATE TRIGGER gate BEFORE INSERT ON deliveries FOR EACH ROW EXECUTE FUNCTION pass_gate(2);
 SQL
 $one->backup('base');
 my $two = PostgreSQL::Test::Cluster->new('two');
@@ -117,14 +113,10 @@ wait_candidate($second);
 {
 	$second->signal('TERM')->wait;
 	is($?, 0, 'a candidate ends at SIGTERM') or diag($second->log);
-	my $gate = session($one);
-	$gate->query_ok('SELECT pg_advisory_lock(1)');
+	my $gate = close_gate({ one => $one }, IN_WORK);
 	my $order = place_order();
-	my $waiting = q(FROM pg_locks WHERE locktype = 'advisory' AND objid = 1 AND NOT granted);
-	wait_for_sql($one, "SELECT count(*) $waiting", '1', diag => sub { $first->log });
-	hold_still($one->safe_psql('postgres', "SELECT pid $waiting"));
-	$gate->query_ok('SELECT pg_advisory_unlock(1)');
-	$gate->quit;
+	hold_still(wait_at_gate({ one => $one }, IN_WORK, $first));
+	open_gate($gate);
 	$one->wait_for_catchup($two);
 	my $postmaster = postmaster_pid($one->data_dir);
 	@stopped = ($postmaster, child_processes($postmaster));

@@ -18,14 +18,10 @@ plan skip_all => 'psycopg is not installed' unless has_psycopg();
 
 my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client;
 my %nodes = map { $_ => zklock_node($_, zk => $zk, session_timeout => '10s', extra_conf => "listen_addresses = '127.0.0.1'\n") } qw(one two);
+create_gates($_) for values %nodes;
 $_->safe_psql('postgres', <<'SQL') for values %nodes;
 CREATE TABLE slots (slot bigint PRIMARY KEY, run_at timestamptz DEFAULT now());
-CREATE FUNCTION pass_gate() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-	PERFORM pg_advisory_xact_lock_shared(1);
-	RETURN NEW;
-END $$;
-CREATE TRIGGER gate BEFORE INSERT ON slots FOR EACH ROW EXECUTE FUNCTION pass_gate();
+CREATE TRIGGER gate BEFORE INSERT ON slots FOR EACH ROW EXECUTE FUNCTION pass_gate(2);
 SQL
 
 sub start_scheduler
@@ -62,13 +58,9 @@ sub wait_candidate
 sub stop_in_slot
 {
 	my ($server, $stop) = @_;
-	my $gate = session($nodes{$server});
-	$gate->query_ok('SELECT pg_advisory_lock(1)');
-	my $waiting = q(FROM pg_locks WHERE locktype = 'advisory' AND objid = 1 AND NOT granted);
-	wait_for_sql($nodes{$server}, "SELECT count(*) $waiting", '1', diag => sub { $run{$server}->log });
-	$stop->($nodes{$server}->safe_psql('postgres', "SELECT pid $waiting"));
-	$gate->query_ok('SELECT pg_advisory_unlock(1)');
-	$gate->quit;
+	my $gate = close_gate(\%nodes, IN_WORK, $server);
+	$stop->(wait_at_gate(\%nodes, IN_WORK, $run{$server}, $server));
+	open_gate($gate);
 	return;
 }
 

@@ -31,7 +31,7 @@ use ZkLock::Util qw(alive read_file spawn succeeds wait_until);
 use ZkLock::ZkClient;
 use ZkLock::ZkServer;
 
-our @EXPORT = qw(IN_WORK AT_COMMIT open_gate has_psycopg run_example);
+our @EXPORT = qw(IN_WORK AT_COMMIT create_gates close_gate wait_at_gate open_gate has_psycopg run_example);
 
 use constant { IN_WORK => 2, AT_COMMIT => 1 };
 use constant JDBC => '/usr/share/java/postgresql.jar';
@@ -69,13 +69,9 @@ sub start_pooler
 sub create_tables
 {
 	my ($node) = @_;
+	create_gates($node);
 	$node->safe_psql('postgres', <<'SQL');
 CREATE TABLE work (n serial, by text);
-CREATE FUNCTION pass_gate() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-	PERFORM pg_advisory_xact_lock_shared(TG_ARGV[0]::int);
-	RETURN NEW;
-END $$;
 CREATE TRIGGER in_work BEFORE INSERT ON work FOR EACH ROW EXECUTE FUNCTION pass_gate(2);
 CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON work DEFERRABLE INITIALLY DEFERRED
 	FOR EACH ROW EXECUTE FUNCTION pass_gate(1);
@@ -164,10 +160,25 @@ sub run_example
 	return bless { pid => $pid, log => $log, name => $name }, 'ZkLock::Clients::Run';
 }
 
+# Gates: a trigger that executes pass_gate(number) waits while that gate is closed.
+sub create_gates
+{
+	my ($node) = @_;
+	$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION pass_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM pg_advisory_xact_lock_shared(TG_ARGV[0]::int);
+	RETURN NEW;
+END $$;
+SQL
+	return;
+}
+
+# $servers: nodes by their names, such as an object of this class.
 sub close_gate
 {
-	my ($self, $gate, $server) = @_;
-	my $session = session($self->{ $server // 'one' });
+	my ($servers, $gate, $server) = @_;
+	my $session = session($servers->{ $server // 'one' });
 	$session->query_ok("SELECT pg_advisory_lock($gate)");
 	return $session;
 }
@@ -183,8 +194,8 @@ sub open_gate
 # Waits until a session waits at the gate, and returns the pid of its backend.
 sub wait_at_gate
 {
-	my ($self, $gate, $run, $server) = @_;
-	my $node = $self->{ $server // 'one' };
+	my ($servers, $gate, $run, $server) = @_;
+	my $node = $servers->{ $server // 'one' };
 	my $waiting = "FROM pg_locks WHERE locktype = 'advisory' AND objid = $gate AND NOT granted";
 	wait_for_sql($node, "SELECT count(*) $waiting", '1', diag => sub { $run->log });
 	return $node->safe_psql('postgres', "SELECT pid $waiting");
