@@ -12,7 +12,8 @@
 #   make check-layers           checks includes and calls between layers, and the length of files
 #   make check-meta             compares META.json and the changelogs with zklock.control
 #   make check-format           checks that C files are formatted like PostgreSQL's; make format does it
-#   make check-words            finds words that the glossary replaces
+#   make check-checks           tests these checks with small trees that break the rules
+#   make check-words            finds words in names that the glossary replaces
 #   make check-scripts          shellcheck, perlcritic, pyflakes; checks that the mutants' patches apply, that
 #                               each promise has a test, that no assertion's name begins with "...", and
 #                               that the picture of a loss is not stale
@@ -135,7 +136,7 @@ check-scripts:
 	shellcheck -x scripts/*.sh bench/*.sh doc/examples/*.sh $$(grep -lrIE '^#!.*sh$$' .ci scripts test debian)
 	perlcritic --quiet $$(grep -lrIE '^#!.*perl$$' scripts test) test/lib/ZkLock
 	pyflakes3 $$(grep -lrIE '^#!.*python3$$' test) test/chaos test/lib bench clients doc/examples doc/pictures
-	! grep -rnE "(^[[:space:]]*|, |\{)[\"']\.\.\. " test --include=*.c --include=*.pl --include=*.pm --include=*.py
+	! grep -rnE "(^[[:space:]]*|, |\{)[\"']\.\.\. " test --include=*.c --include=*.pl --include=*.pm --include=*.py --include=*.sql
 	@for patch in test/chaos/mutants/*.patch; do \
 	  patch --dry-run --force --silent -p1 <$$patch || exit 1; done
 	@echo "scripts: ok"
@@ -150,5 +151,8 @@ dist: check-meta
 .PHONY: check-layers
 check-layers: $(OBJS)
 	@PG_CONFIG=$(PG_CONFIG) scripts/check-layers
-	@PG_CONFIG=$(PG_CONFIG) prove -Q test/checks/*.pl
 	@echo "layers: ok"
+
+.PHONY: check-checks
+check-checks:
+	@PG_CONFIG=$(PG_CONFIG) prove -Q test/checks/*.pl

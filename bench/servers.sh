@@ -13,33 +13,20 @@ BENCH_SERVERS=(a b c plain)
 
 # Starts one ZooKeeper server, which waits for its disk if BENCH_SYNC is "on",
 # with its data in BENCH_DISK; PostgreSQL servers a, b and c with the extension
-# preloaded, plain without it, and earlier with that of build_earlier if it was built.
+# preloaded, and plain without it.
 bench_start_servers() {
 	local name port java=("${BENCH_ZK_JAVA[@]}")
 	[[ ${BENCH_SYNC:-off} == off ]] || java+=("${BENCH_ZK_SYNC[@]}")
 	export BENCH_DISK=${BENCH_DISK:-$WORK}
 	zk_start "$BENCH_DISK/bench_zk" "${java[@]}"
 	export BENCH_ZK=$ZK_CONNECT BENCH_SOCKETS=$WORK BENCH_PORTS=
-	[[ ! -e $WORK/earlier/zklock.so || " ${BENCH_SERVERS[*]} " == *' earlier '* ]] || BENCH_SERVERS+=(earlier)
 	for name in "${BENCH_SERVERS[@]}"; do
 		port=$(free_port)
 		bench_configuration "$name" | pg_start "$WORK/bench_$name" "$port"
 		BENCH_PORTS+=" $name=$port"
-		bench_create_extension "$name" "$port"
+		[[ $name == plain ]] ||
+			psql -Xq -h "$WORK" -p "$port" -U postgres -d postgres -c 'CREATE EXTENSION zklock'
 	done
-}
-
-bench_create_extension() {
-	local psql=(psql -Xq -h "$WORK" -p "$2" -U postgres -d postgres)
-	case $1 in
-		plain) ;;
-		# Its files are not those of this installation; what only an extension can do fails.
-		earlier)
-			sed -e '/^\\echo/d' -e "s|MODULE_PATHNAME|$WORK/earlier/zklock|" "$WORK"/earlier/sql/zklock--*.sql |
-				"${psql[@]}" >"$WORK/earlier.sql.log" 2>&1
-			;;
-		*) "${psql[@]}" -c 'CREATE EXTENSION zklock' ;;
-	esac
 }
 
 # Stops the servers that bench_start_servers started, if any.
@@ -63,12 +50,8 @@ bench_configuration() {
 		checkpoint_timeout = '1h'
 	CONF
 	[[ $1 != plain ]] || return 0
-	if [[ $1 == earlier ]]; then
-		echo "shared_preload_libraries = '$WORK/earlier/zklock'"
-	else
-		echo "shared_preload_libraries = 'zklock'"
-	fi
 	cat <<-CONF
+		shared_preload_libraries = 'zklock'
 		zklock.connect_string = '$BENCH_ZK'
 		zklock.ensemble_timeout = '60s'
 		zklock.stale_snapshot = off

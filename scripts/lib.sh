@@ -45,7 +45,6 @@ packages_for() {
 	esac
 }
 
-EARLIER=9ef23773cb27bd2083337af64bfb9abc8cebcbc1
 VERSION_0_9=49f453141e65dbe25b301bb3337db7f68f3e1562
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 AS_USER=()
@@ -119,7 +118,7 @@ install_drivers() {
 		say "Not installed: node-pg"
 }
 
-# Installs the programs of test/t/427_advisory_programs.pl and 428_symfony.pl, in the same
+# Installs the programs of test/t/programs/advisory_programs.pl and programs/symfony.pl, in the same
 # way; those for Node.js in the versions that the Node.js of Debian 12 runs.
 install_advisory_programs() {
 	install_if_possible ruby-pg ruby-activerecord
@@ -325,8 +324,7 @@ install_extension() {
 
 git_here() { git -c safe.directory="$ROOT" -C "$ROOT" "$@"; }
 
-# Builds an earlier version, a commit, from the history. EARLIER is the last one with a socket pair between
-# the client library and the ensemble, and without a tag of the server in the names of its nodes.
+# Builds an earlier version, a commit, from the history.
 build_earlier() {
 	local dir=$WORK/earlier commit=$1
 	"${AS_USER[@]}" mkdir "$dir"

@@ -16,7 +16,6 @@
 #include "funcapi.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
-#include "storage/shmem.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
@@ -105,13 +104,6 @@ zklock_recovery_conflict_cancels(void)
 	PG_MODULE_MAGIC_EXT(.name = "zklock", .version = ZKLOCK_VERSION)
 #else
 #define ZKLOCK_MODULE_MAGIC PG_MODULE_MAGIC
-#endif
-
-/* 19: a hash table in shared memory has one size */
-#if PG_VERSION_NUM >= 190000
-#define ZKLOCK_SHMEM_HASH(name, size, info, flags) ShmemInitHash(name, size, info, flags)
-#else
-#define ZKLOCK_SHMEM_HASH(name, size, info, flags) ShmemInitHash(name, size, size, info, flags)
 #endif
 
 #endif							/* ZKLOCK_COMPAT_H */

@@ -5,6 +5,7 @@ needed and keeps its sessions open, so no round includes a start. A command is a
 line of words, answered by "ok" and numbers.
 """
 
+import contextlib
 import os
 import subprocess
 
@@ -38,13 +39,27 @@ class Peer:
         for all."""
         return self.order("run", kind, clients, where, lead, seconds)[0]
 
+    def times(self, kind, seconds):
+        """Returns the microseconds of each turn of one client with a lock of its own."""
+        return self.order("times", kind, seconds)
+
+    def first_locks(self, number):
+        """Returns the microseconds that each of so many new sessions of the C client takes
+        until it has a lock."""
+        return self.order("first", number)
+
+    def fresh_locks(self, number):
+        """Returns the same of sessions that are the first of their process."""
+        return self.order("fresh", number)
+
     def processor_time(self, kind, clients, where, seconds):
         """Returns microseconds for each pair, of all threads, as the C client reports."""
         count, micros = self.order("run", kind, clients, where, 0, seconds)
         return micros / max(count, 1)
 
     def end(self):
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):     # the peer has ended by itself
+            self.process.stdin.close()
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
@@ -53,13 +68,14 @@ class Peer:
 
 
 class Peers:
-    """All peers, by name: c, curator, kazoo."""
+    """All peers, by name: c, curator, kazoo; and c_fresh, which opens no sessions by itself."""
 
     def __init__(self, connect_string):
         built = os.environ["BENCH_PEERS"]
         class_path = f"{built}:{os.environ['BENCH_CLASS_PATH']}"
         self.commands = {
             "c": [f"{built}/c_client", connect_string],
+            "c_fresh": [f"{built}/c_client", connect_string],
             "curator": ["java", "-Xmx1g", "-Xss256k",
                         "-Djava.net.preferIPv4Stack=true",
                         "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",

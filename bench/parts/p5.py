@@ -13,5 +13,5 @@ def measure(bench):
     result.check_ratio(
         "P5", "rate, against Curator's InterProcessMultiLock",
         numbers["zklock"], numbers["Curator InterProcessMultiLock"],
-        "at least", bench.by_sync(off=40, on=30))
+        "at least", 30)
     return result

@@ -26,7 +26,7 @@ def measure(bench):
             for what in OURS:
                 result.check_ratio(
                     "P7", f"rate of {what}, {name}, against pg_advisory_lock and unlock",
-                    rates[what], rates["pg_advisory_lock and unlock"], "at least", 0.8)
+                    rates[what], rates["pg_advisory_lock and unlock"], "at least", 0.9)
             result.check("P7", f"requests for each call, {name}", max(requests),
                          "at most", 0.01)
     finally:

@@ -1,4 +1,4 @@
-"""The cost of a backend's first lock, and of its end."""
+"""P12: the cost of a backend's first lock, and of its end."""
 
 import os
 import time
@@ -7,8 +7,7 @@ from statistics import median
 from lib.memory import of_process
 
 BOTH_MODES = True
-FIRST = "SELECT extract(epoch FROM clock_timestamp()), zk_lock(%s)," \
-    " extract(epoch FROM clock_timestamp())"
+LOCK = "SELECT zk_lock(%s)"
 CONNECTED = "SELECT extract(epoch FROM connected_at) FROM zk_session()"
 
 
@@ -52,20 +51,22 @@ def with_session(bench, times, memory, number):
     with Backend(bench.a, times, "zklock preloaded") as backend:
         before = backend.memory()
         backend.kind = "with a ZooKeeper session"
-        started, _, got = backend.run("first lock", FIRST, "start")
+        started = time.time()
+        backend.run("first lock", LOCK, "start")
+        ended = time.time()
         backend.cursor.execute(CONNECTED)
-        connected = backend.cursor.fetchone()[0]
-        backend.note("first lock: until the session is there", float(connected - started))
-        backend.note("first lock: from then on", float(got - connected))
+        connected = float(backend.cursor.fetchone()[0])
+        backend.note("first lock: until the session is there", connected - started)
+        backend.note("first lock: from then on", ended - connected)
         memory.setdefault("first lock", []).append(backend.memory() - before)
-        backend.run("second lock, of a name that has no znode yet", FIRST, f"new{number}")
-        backend.run("third lock", FIRST, "known")
+        backend.run("second lock, of a name that has no znode yet", LOCK, f"new{number}")
+        backend.run("third lock", LOCK, "known")
         backend.cursor.execute("SELECT zk_unlock_all()")
 
 
 def without_session(bench, times):
-    with Backend(bench.plain, times, "zklock not preloaded"):
-        pass
+    with Backend(bench.plain, times, "zklock not preloaded") as backend:
+        backend.run("first pg_advisory_lock", "SELECT pg_advisory_lock(1)")
 
 
 def measure(bench):
@@ -78,12 +79,22 @@ def measure(bench):
         for i in range(bench.size(20, 2)):
             with_session(bench, times, memory, f"{turn}.{i}")
             without_session(bench, times)
+        peers, number = bench.peers, bench.size(20, 2)
+        times["first lock of the C client, in a new process"] = [
+            micros / 1000 for micros in peers.c_fresh.fresh_locks(number)]
+        times["first lock of the C client, in a process that has opened sessions before"] = [
+            micros / 1000 for micros in peers.c.first_locks(number)]
         for name, numbers in times.items():
             rounds.setdefault(name, []).append(median(numbers))
         for name, numbers in memory.items():
             sizes.setdefault(name, []).append(median(numbers))
     result.add_all("ms", rounds)
     result.add_all("MB private memory", sizes)
+    result.check_ratio(
+        "P12", "first lock of a backend, against a session and a create in C without SQL",
+        rounds["first lock, with a ZooKeeper session"],
+        rounds["first lock of the C client, in a new process"],
+        "at most", 1.2)
     result.check("start", "end of a backend with a session, against one without, ms more",
                  median(with_it - without for with_it, without in zip(
                      rounds["end, with a ZooKeeper session"],

@@ -17,11 +17,12 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
  * Acquires and releases Curator's locks as fast as possible.
  *
  * <p>Owns: sessions, some of which stay open, and threads. Reads commands from standard input, each a
- * line of words, and answers "ok" and a number: "run KIND CLIENTS WHERE LEAD SECONDS", the number of
+ * line of words, and answers "ok" and numbers. "run KIND CLIENTS WHERE LEAD SECONDS": the number of
  * locks acquired. LEAD seconds pass before the count begins. WHERE is "own", a lock for each
- * client, or "one" for all of them. Kinds: "mutex", each client with a session of its own;
- * "shared", all clients in one session; "multiN", an InterProcessMultiLock of N. bench/lib/peers.py
- * is the only caller.
+ * client, or "one" for all of them. "times KIND SECONDS": the microseconds of each turn of one client
+ * with a lock of its own. Kinds: "mutex", each client with a session of its own; "shared", all
+ * clients in one session; "multiN", an InterProcessMultiLock of N. bench/lib/peers.py is the only
+ * caller.
  */
 public final class CuratorClients {
     private static final String ROOT = "/bench_curator/";
@@ -50,6 +51,9 @@ public final class CuratorClients {
 
     private String obey(String[] order) {
         try {
+            if (order[0].equals("times")) {
+                return "ok " + times(order[1], Double.parseDouble(order[2]));
+            }
             double seconds = Double.parseDouble(order[5]);
             long count = run(order[1], Integer.parseInt(order[2]), order[3],
                     Double.parseDouble(order[4]), seconds);
@@ -95,10 +99,25 @@ public final class CuratorClients {
         return count;
     }
 
+    private String times(String kind, double seconds) throws Exception {
+        open(1);
+        InterProcessLock lock = lock(kind, 0, "own0");
+        List<String> taken = new ArrayList<>();
+        long start = System.nanoTime();
+        for (long until = start + (long) (seconds * 1e9); start < until; ) {
+            lock.acquire();
+            lock.release();
+            long end = System.nanoTime();
+            taken.add(String.valueOf((end - start) / 1000));
+            start = end;
+        }
+        return String.join(" ", taken);
+    }
+
     private void open(int number) throws Exception {
         while (sessions.size() < number) {
             CuratorFramework session = CuratorFrameworkFactory.newClient(
-                    connectString, 10000, 30000, new ExponentialBackoffRetry(100, 10));
+                    connectString, 60000, 30000, new ExponentialBackoffRetry(100, 10));
             session.start();
             session.blockUntilConnected();
             sessions.add(session);

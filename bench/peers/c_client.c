@@ -9,6 +9,12 @@
  *
  *	 run KIND CLIENTS WHERE LEAD SECONDS	the number of locks acquired, and the
  *										microseconds of processor time of all threads
+ *	 times KIND SECONDS						the microseconds of each turn of one client with
+ *										a lock of its own, one turn after the other
+ *	 first NUMBER							the microseconds that each of so many new sessions,
+ *										one after the other, takes until it has a lock
+ *	 fresh NUMBER							the same, each in a new process, which has used the
+ *										library for nothing else: only as the first command
  *	 fill PATH FROM TO						creates containers
  *
  * LEAD seconds pass before the count begins.  WHERE is "own", a lock for each
@@ -32,7 +38,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <zookeeper/zookeeper.h>
 
@@ -41,6 +49,11 @@
 
 /* More sessions than these are closed after a run: their pings would disturb the next. */
 #define KEPT 64
+
+#define MAX_TIMES 1000000
+
+/* On a machine that is busy with a thousand clients no session may be lost. */
+#define SESSION_TIMEOUT_MS 60000
 
 typedef struct Client
 {
@@ -323,7 +336,7 @@ open_session(Client *client)
 {
 	pthread_mutex_init(&client->mutex, NULL);
 	pthread_cond_init(&client->changed, NULL);
-	client->zh = zookeeper_init(hosts, session_event, 10000, NULL, client, 0);
+	client->zh = zookeeper_init(hosts, session_event, SESSION_TIMEOUT_MS, NULL, client, 0);
 	if (client->zh == NULL)
 		die("init", ZSYSTEMERROR);
 	pthread_mutex_lock(&client->mutex);
@@ -361,17 +374,19 @@ open_sessions(int n)
 }
 
 static void
+close_session(Client *client)
+{
+	client->connected = false;	/* events from here on are no failures */
+	must("close", zookeeper_close(client->zh));
+	pthread_mutex_destroy(&client->mutex);
+	memset(client, 0, sizeof(*client));
+}
+
+static void
 close_sessions(int n)
 {
 	for (; opened > n; opened--)
-	{
-		Client	   *client = &clients[opened - 1];
-
-		client->connected = false;	/* events from here on are no failures */
-		must("close", zookeeper_close(client->zh));
-		pthread_mutex_destroy(&client->mutex);
-		memset(client, 0, sizeof(*client));
-	}
+		close_session(&clients[opened - 1]);
 }
 
 static bool (*turn_of(const char *kind)) (Client *client)
@@ -428,6 +443,102 @@ run(const char *kind, int n, const char *where, double lead, double seconds)
 	printf("ok %ld %.0f\n", count, spent);
 }
 
+static void
+times(const char *kind, double seconds)
+{
+	static double taken[MAX_TIMES];
+	Client	   *client = &clients[0];
+	double		until;
+	int			n = 0;
+
+	open_sessions(1);
+	snprintf(client->dir, sizeof(client->dir), ROOT "/own0");
+	make_node(client->dir, ZOO_PERSISTENT);
+	client->turn = turn_of(kind);
+	until = client->until = now() + seconds;
+	for (double start = now(), end; start < until && n < MAX_TIMES; start = end)
+	{
+		client->turn(client);
+		end = now();
+		taken[n++] = end - start;
+	}
+	printf("ok");
+	for (int i = 0; i < n; i++)
+		printf(" %.1f", taken[i] * 1e6);
+	printf("\n");
+}
+
+/* Returns the seconds until a new session has a lock. */
+static double
+first_lock(void)
+{
+	Client		client = {.dir = ROOT "/own0"};
+	double		start = now();
+	double		taken;
+
+	open_session(&client);
+	create(&client);
+	taken = now() - start;
+	close_session(&client);
+	return taken;
+}
+
+static void
+first(int n)
+{
+	open_sessions(1);
+	make_node(ROOT "/own0", ZOO_PERSISTENT);
+	printf("ok");
+	for (int i = 0; i < n; i++)
+		printf(" %.1f", first_lock() * 1e6);
+	printf("\n");
+}
+
+/* Calls a function in a new process, as PostgreSQL makes them: fork without exec. */
+static void
+in_child(void (*work_of_child) (void))
+{
+	pid_t		child = fork();
+	int			status;
+
+	if (child == 0)
+	{
+		work_of_child();
+		fflush(stdout);
+		_exit(0);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+		die("child", ZSYSTEMERROR);
+}
+
+static void
+make_own_node(void)
+{
+	open_sessions(1);
+	make_node(ROOT "/own0", ZOO_PERSISTENT);
+	close_sessions(0);
+}
+
+static void
+print_first_lock(void)
+{
+	printf(" %.1f", first_lock() * 1e6);
+}
+
+/* No thread may run here: a child would lack it, and inherit what it had locked. */
+static void
+fresh(int n)
+{
+	if (opened > 0)
+		die("fresh", ZINVALIDSTATE);
+	in_child(make_own_node);
+	printf("ok");
+	fflush(stdout);
+	for (int i = 0; i < n; i++)
+		in_child(print_first_lock);
+	printf("\n");
+}
+
 /* Creates containers, a thousand at a time. */
 static void
 fill(const char *path, int from, int to)
@@ -476,6 +587,12 @@ main(int argc, char **argv)
 		if (sscanf(line, "run %15s %d %15s %lf %lf", word, &to, where, &lead, &seconds) == 5
 			&& to > 0 && to <= MAX_CLIENTS)
 			run(word, to, where, lead, seconds);
+		else if (sscanf(line, "times %15s %lf", word, &seconds) == 2)
+			times(word, seconds);
+		else if (sscanf(line, "first %d", &to) == 1 && to > 0 && to <= MAX_TIMES)
+			first(to);
+		else if (sscanf(line, "fresh %d", &to) == 1 && to > 0 && to <= MAX_TIMES)
+			fresh(to);
 		else if (sscanf(line, "fill %255s %d %d", word, &from, &to) == 3)
 			fill(word, from, to);
 		else

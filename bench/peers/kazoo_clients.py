@@ -3,9 +3,10 @@
 
 Owns: a process with a session for each client, because the threads of one Python
 process run one at a time. Reads commands from standard input, each a line of
-words, and answers "ok" and a number: "run lock CLIENTS WHERE LEAD SECONDS", the
+words, and answers "ok" and numbers. "run lock CLIENTS WHERE LEAD SECONDS": the
 number of locks acquired. LEAD seconds pass before the count begins.
 WHERE is "own", a lock for each client, or "one" for all of them.
+"times lock SECONDS": the microseconds of each turn of one client with a lock of its own.
 bench/lib/peers.py is the only caller.
 """
 
@@ -18,16 +19,16 @@ from kazoo.client import KazooClient
 
 def work(hosts, number, orders):
     """Runs a client's process."""
-    client = KazooClient(hosts)
+    client = KazooClient(hosts, timeout=60)  # seconds
     client.start(timeout=60)
     orders.send("ready")
     while True:
         try:
-            where, start, end = orders.recv()
+            what, where, start, end = orders.recv()
         except EOFError:
             break
         name = f"own{number}" if where == "own" else where
-        orders.send(take(client.Lock(f"/bench_kazoo/{name}"), start, end))
+        orders.send(what(client.Lock(f"/bench_kazoo/{name}"), start, end))
     client.stop()
 
 
@@ -39,6 +40,18 @@ def take(lock, start, end):
             now = time.monotonic()
             count += start <= now < end
     return count
+
+
+def measure(lock, start, end):
+    """Returns the microseconds of each turn."""
+    taken = []
+    while start < end:
+        with lock:
+            pass
+        now = time.monotonic()
+        taken.append(1e6 * (now - start))
+        start = now
+    return taken
 
 
 class Clients:
@@ -57,20 +70,25 @@ class Clients:
             mine.recv()
             self.pipes.append(mine)
 
-    def run(self, number, where, lead, seconds):
+    def run(self, what, number, where, lead, seconds):
+        """Returns what each of the clients found."""
         self.open(number)
         start = time.monotonic() + lead
         for pipe in self.pipes[:number]:
-            pipe.send((where, start, start + seconds))
-        return sum(pipe.recv() for pipe in self.pipes[:number])
+            pipe.send((what, where, start, start + seconds))
+        return [pipe.recv() for pipe in self.pipes[:number]]
 
 
 def main():
     clients = Clients(sys.argv[1])
     for line in sys.stdin:
-        _, _, number, where, lead, seconds = line.split()
-        count = clients.run(int(number), where, float(lead), float(seconds))
-        print("ok", count, flush=True)
+        order, _, *words = line.split()
+        if order == "times":
+            numbers, = clients.run(measure, 1, "own", 0, float(words[0]))
+        else:
+            number, where, lead, seconds = words
+            numbers = [sum(clients.run(take, int(number), where, float(lead), float(seconds)))]
+        print("ok", *numbers, flush=True)
 
 
 if __name__ == "__main__":

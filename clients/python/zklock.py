@@ -53,9 +53,10 @@ _ERRORS = _of_drivers("Error")
 _CONNECTION_ERRORS = _of_drivers("OperationalError") + _of_drivers("InterfaceError")
 
 # SQLSTATEs after which a transaction is repeated: with the same session, or with another one
-# because the ensemble did not answer, or the server stops, starts, is full, or is a standby.
+# because the ensemble did not answer, or the server stops, starts, is full, is a standby, or has
+# ended a session that was idle.
 _AGAIN = {"40001", "40P01"}
-_AGAIN_ELSEWHERE = _AGAIN | {"08001", "08006", "57P01", "57P02", "57P03", "53300", "25006"}
+_AGAIN_ELSEWHERE = _AGAIN | {"08001", "08006", "57P01", "57P02", "57P03", "57P05", "53300", "25006"}
 
 # PQTRANS_IDLE, PQTRANS_INTRANS and PQTRANS_INERROR of libpq. A closed connection has none of them.
 _IDLE, _IN_TRANSACTION, _FAILED = 0, 2, 3
@@ -74,9 +75,9 @@ _WATCH_SERVER = (("SOL_SOCKET", "SO_KEEPALIVE", 1), ("IPPROTO_TCP", "TCP_KEEPIDL
 # In REPEATABLE READ the data can be older than the lock.
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED;" + _WATCH_CLIENT.format("LOCAL")
 
-# No timeout ends a session that waits for a lock, or is idle as the leader.
+# No timeout ends a session that waits for a lock.
 _LONG_SESSION = _WATCH_CLIENT.format("SESSION") + (
-    "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0")
+    "SET statement_timeout = 0; SET lock_timeout = 0")
 
 
 class Error(Exception):
@@ -131,7 +132,8 @@ class Locks:
         (40001), after a serialization failure or a deadlock, and with a new connection if the
         connection or the ensemble failed before COMMIT was sent. The pauses grow to 1.6 s at
         most, so the restart of a server can outlast them. Raises CommitUnknown if it failed
-        during COMMIT. A signal handler runs after the wait for the lock. The work must not catch
+        during COMMIT. 57014 is raised: it may be your cancel or statement_timeout; if it is not, call
+        with_lock again. A signal handler runs after the wait for the lock. The work must not catch
         errors of statements, and must not end the transaction. A call inside the work uses
         another session, which waits for its caller if the name is the same.
         """
@@ -157,8 +159,8 @@ class Locks:
         The wait needs no snapshot and no transaction, and keeps its place in the queue. It ends
         after `timeout` seconds (LockTimeout), when `stop` is set (Stopped), and when a signal
         handler raises an exception, but not two at one moment. The end of the block raises LockLost if the lock was lost
-        and the block has not noticed it. In this session statement_timeout, lock_timeout and
-        idle_session_timeout are off.
+        and the block has not noticed it. In this session statement_timeout and lock_timeout are
+        off; idle_session_timeout counts also while the lock is held.
         """
         conns: List[Connection] = []
 
@@ -196,7 +198,8 @@ class Locks:
         through a connection of its own. Returns when the step has ended and the lock is released,
         or, after a cancel, will be at once.
 
-        A program that hangs stays the leader: let a watchdog kill it, such as systemd's.
+        A program that hangs stays the leader, or becomes it: let a watchdog kill it, such as
+        systemd's, or let `connect` set idle_session_timeout, to some seconds at least.
         """
         def session(task: _Task) -> None:
             conn = self._acquire(task, name, None)

@@ -28,29 +28,37 @@ import psycopg
 
 from zklock import Locks
 
-# The session of a program that hangs ends after this time, and another candidate leads. Between two
-# steps the library asks for the lock each second; a step that works elsewhere for long must do
-# that itself: held.check().
+# The session of a program that hangs ends after this time, and another candidate leads. This is set
+# before the wait for the lock: a program can hang then, and become the leader. Between two steps
+# the library asks for the lock each second; a step that works elsewhere for long must do that
+# itself: held.check().
 HANGS = "SET idle_session_timeout = '10s'; SET idle_in_transaction_session_timeout = '10s'"
 
 DISPATCH = """
 INSERT INTO deliveries (order_id, courier, leader, token)
-SELECT o.id, (SELECT c.name FROM couriers c LEFT JOIN deliveries d ON d.courier = c.name
-              GROUP BY c.name ORDER BY count(d.order_id), c.name LIMIT 1), %s, %s
-FROM orders o WHERE NOT EXISTS (SELECT FROM deliveries WHERE order_id = o.id)
+SELECT o.id, idlest.name, %s, %s
+FROM orders o, (SELECT c.name FROM couriers c LEFT JOIN deliveries d ON d.courier = c.name
+                GROUP BY c.name ORDER BY count(d.order_id), c.name LIMIT 1) AS idlest
+WHERE NOT EXISTS (SELECT FROM deliveries WHERE order_id = o.id)
 ORDER BY o.id LIMIT 1"""
+
+
+def connect(address):
+    conn = psycopg.connect(address, connect_timeout=5, autocommit=True)
+    conn.execute(HANGS)
+    return conn
 
 
 def main(address, name):
     def step(held):
         """Reads what is to be done: the step before may have been that of another process."""
-        held.conn.execute(HANGS)
         while held.transaction(lambda conn: conn.execute(DISPATCH, (name, held.token)).rowcount):
-            pass
+            if held.revoked() or stop.is_set():
+                break
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    locks = Locks(lambda: psycopg.connect(address, connect_timeout=5))
+    locks = Locks(lambda: connect(address))
     locks.lead("shop:dispatcher", step, stop, every=1)
 
 

@@ -30,7 +30,8 @@ import psycopg
 
 from zklock import Locks
 
-# The session of a program that hangs ends after this time, and another scheduler leads.
+# The session of a program that hangs ends after this time, and another scheduler leads. This is set
+# before the wait for the lock: a program can hang then, and become the leader.
 HANGS = "SET idle_session_timeout = '10s'; SET idle_in_transaction_session_timeout = '10s'"
 
 LAST = "SELECT coalesce(max(slot), 0) FROM slots"
@@ -43,7 +44,11 @@ def run(conn, slot):
 
 
 def connect(address):
-    return psycopg.connect(address, connect_timeout=5, autocommit=True)
+    """Refuses a standby, which may lag behind: it does not show the last slots."""
+    conn = psycopg.connect(address, connect_timeout=5, autocommit=True,
+                           target_session_attrs="read-write")
+    conn.execute(HANGS)
+    return conn
 
 
 def last_slot(address):
@@ -53,7 +58,6 @@ def last_slot(address):
 
 def main(seconds, address, *others):
     def step(held):
-        held.conn.execute(HANGS)
         now = held.conn.execute(NOW, (seconds,)).fetchone()[0]
         # Under the lock, after it was acquired: nobody else has run a slot since.
         last = max([held.conn.execute(LAST).fetchone()[0], *map(last_slot, others)])

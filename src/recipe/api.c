@@ -173,7 +173,7 @@ void
 zkl_releases_begin(ZklSession *session)
 {
 	zkl__enter(session);
-	zkl__leave_begin(session);
+	zkl__deletes_begin(session);
 	zkl__leave(session);
 }
 
@@ -181,7 +181,7 @@ void
 zkl_releases_end(ZklSession *session)
 {
 	zkl__enter(session);
-	zkl__leave_end(session);
+	zkl__deletes_end(session);
 	zkl__leave(session);
 }
 
@@ -211,8 +211,14 @@ zkl_is_deleting_below(ZklSession *session, const char *parent)
 
 
 /*
- * Everything that a session holds or keeps
+ * Everything that a session can hold, holds or keeps
  */
+
+bool
+zkl_session_has_mode(const ZklSession *session, ZklMode mode)
+{
+	return zkl_has_mode(zkl__config(session)->node_names, mode);
+}
 
 void
 zkl_session_leave_kept(ZklSession *session)

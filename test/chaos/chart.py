@@ -59,6 +59,7 @@ class Chart:
         self.sections = [
             s for those in (check.sections, check.permits)
             for found in those.values() for s in found if s.start < self.end]
+        self.timeout = check.header["timeout"]
         self.semaphores = check.header["semaphores"]
         self.names = [*check.header["names"], *self.semaphores]
         self.clients = {
@@ -107,7 +108,7 @@ class Chart:
         panel.grid(axis="x", color="#ececec")
         panel.spines["bottom"].set_color("#c8c8c8")
         if name == self.names[-1]:
-            panel.set_xlabel("seconds")
+            panel.set_xlabel(f"seconds; the session timeout T is {self.timeout:g} s")
 
     def bar(self, name, client, start, end, height, **style):
         """Draws a bar, unless it ends before the chart begins or is too short."""

@@ -129,7 +129,7 @@ sub pg_kill
 	$node->kill9;
 	kill 'KILL', @all;
 	wait_until('killed processes to end',
-		sub { !grep { read_file("/proc/$_/stat") =~ /\) [^Z]/ } @all });
+		sub { !grep { read_file("/proc/$_/stat") =~ /\) [^Z]/ } @all }, fatal => 1);
 
 	# A killed postmaster counts as running until its parent has waited for it.
 	unlink $node->data_dir . '/postmaster.pid',

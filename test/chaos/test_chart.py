@@ -64,6 +64,7 @@ def results():
     texts = " ".join(text.text or "" for text in
                      ElementTree.parse(PICTURE).iter(f"{SVG}text"))
     yield "every fault has a label", [w for w in WORDS if w not in texts]
+    yield "the chart says its session timeout", f"T is {scene.TIMEOUT} s" not in texts
     again = os.path.join(LOGS, "again.svg")
     script("chart.py", os.path.join(LOGS, "history.jsonl"), again)
     with open(PICTURE, "rb") as one, open(again, "rb") as other:

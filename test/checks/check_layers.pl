@@ -19,9 +19,9 @@ my %good = (
 	'src/backend/base/holds.c' => calling('backend_base', 'recipe_lock'),
 	'src/recipe/recipe.h' => '',
 	'src/recipe/engine.h' => '',
-	'src/recipe/deadlock/detector.h' => qq(#include "recipe/recipe.h"\n#include "recipe/queue/node.h"\n),
+	'src/recipe/deadlock/detector.h' => qq(#include "recipe/recipe.h"\n#include "recipe/queue/node_names.h"\n),
 	'src/recipe/deadlock/detector.c' => calling('zkl_detector', 'zkl_batch'),
-	'src/recipe/queue/node.h' => '',
+	'src/recipe/queue/node_names.h' => '',
 	'src/recipe/queue/queue.h' => '',
 	'src/recipe/session/batch.c' => calling('zkl_batch'),
 	'src/recipe/lock/lock.h' => qq(#include "internal.h"\n#include "recipe/zookeeper/client.h"\n),
@@ -71,6 +71,14 @@ my %three = (%two, 'src/recipe/lock/request.c' => calling('recipe_request', 'rec
 like(complaints(%two), qr{^these files call each other in a circle: src/recipe/lock/lock\.c src/recipe/lock/request\.c$},
 	'two files that call each other are reported');
 like(complaints(%three), qr{in a circle: \S+grant\.c \S+lock\.c \S+request\.c$}, 'a circle of three files is reported');
+
+# Lists of files.
+my %list = ('src/recipe/lock/lock.h' => "/*\n *\t\trequest.c\tone request\n *\t\tlock.c\t\tone lock\n */\n");
+my %calls = (%list, 'src/recipe/lock/request.c' => calling('recipe_request', 'recipe_lock'));
+is(complaints(%calls), '', 'a file may call one that is below it in the list of the header');
+like(complaints(%list, 'src/recipe/lock/request.c' => calling('recipe_request'), 'src/recipe/lock/lock.c' => calling('recipe_lock', 'recipe_request')),
+	qr{^src/recipe/lock/lock\.h lists \S+lock\.c below \S+request\.c, which it calls$}, 'a file that calls one above it in the list is reported');
+like(complaints(%list), qr{^src/recipe/lock/lock\.h lists \S+request\.c, which does not exist$}, 'a file in the list that does not exist is reported');
 
 # Names.
 my %same = map { ($_ => $good{$_} . "static void\nsame(void)\n{\n}\n") } qw(src/recipe/lock/lock.c src/recipe/zookeeper/zk_client.c);

@@ -11,7 +11,7 @@ import java.time.Duration;
 import zklock.ZkLock;
 
 /**
- * Programs that use clients/java/zklock/ZkLock.java, for test/t/442_clients.pl: the arguments are
+ * Programs that use clients/java/zklock/ZkLock.java, for test/t/programs/clients.pl: the arguments are
  * the address of the server, a command and its arguments. program.py has the same commands.
  */
 public final class Program {
@@ -86,6 +86,9 @@ public final class Program {
                 break;
             case "lead_one_step":
                 leadOneStep(name);
+                break;
+            case "lead_again":
+                leadAgain(name);
                 break;
             case "most_busy":
                 locks.runAtMostOnce(name, Duration.ZERO,
@@ -217,6 +220,32 @@ public final class Program {
         });
         leader[0].run();
         say("stopped");
+    }
+
+    /** A step fails, and the leader runs again, until SIGTERM; then another session has the lock. */
+    private static void leadAgain(String name) throws SQLException, InterruptedException {
+        ZkLock.Leader leader = locks.leader(name, Duration.ZERO, held -> {
+            throw new SQLException("step", "23505");
+        });
+        try {
+            leader.run();
+        } catch (SQLException error) {
+            say(error.getSQLState());
+        }
+        Thread runner = Thread.currentThread();
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            leader.stop();
+            try {
+                runner.join();
+                say("stopped");
+            } catch (InterruptedException error) {
+                say("interrupted");
+            }
+        }));
+        try (ZkLock.Held held = locks.hold(name, null)) {
+            say("holds " + held.name);
+            leader.run();
+        }
     }
 
     private static void lead(String name, String by, Duration every)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Programs that use clients/python/zklock.py, for test/t/442_clients.pl: the arguments are the
+"""Programs that use clients/python/zklock.py, for test/t/programs/clients.pl: the arguments are the
 driver, the address of the server, a command and its arguments. Program.java has the same
 commands."""
 

@@ -25,9 +25,9 @@ FUZZ_CFLAGS = -std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra \
 FUZZERS ?= $(sort $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/fuzz_*.c)))
 
 # The objects that each harness is linked with.
-FUZZ_OF_fuzz_names = node syntax
-FUZZ_OF_fuzz_position = node queue_order
-FUZZ_OF_fuzz_report = report scratch find_deadlock find_deadlock_edges find_deadlock_snapshot node queue_order
+FUZZ_OF_fuzz_names = node_names queue_order syntax
+FUZZ_OF_fuzz_position = node_names queue_order
+FUZZ_OF_fuzz_report = report scratch find_deadlock find_deadlock_edges find_deadlock_snapshot node_names queue_order
 FUZZ_OF_fuzz_text = log syntax
 FUZZ_OF_fuzz_scene = $(filter-out zk_%,$(patsubst %.c,%,$(notdir $(wildcard src/recipe/*.c src/recipe/*/*.c)))) \
 	$(filter-out test_%,$(patsubst test/unit/%.c,%,$(wildcard test/unit/*.c))) syntax

@@ -11,7 +11,7 @@
 
 #include "backend/base/syntax.h"
 #include "fuzz.h"
-#include "recipe/queue/node.h"
+#include "recipe/queue/queue_order.h"
 
 #define MAX_NAME 512
 

@@ -11,7 +11,7 @@
  *-------------------------------------------------------------------------
  */
 #include "fuzz.h"
-#include "recipe/queue/node.h"
+#include "recipe/queue/queue_order.h"
 
 #define MAX_CHILDREN 16
 #define MAX_CHILD 96
@@ -84,10 +84,10 @@ expected_newcomer(const Ahead *row, int n, bool writer, const char **other)
 }
 
 static bool
-has_writer_of(const Ahead *row, int n, const ZklContender *c)
+has_reader_of(const Ahead *row, int n, const ZklContender *c)
 {
 	for (int i = 0; i < n; i++)
-		if (row[i].c.writer && row[i].c.has_owner && row[i].c.owner == c->owner)
+		if (!row[i].c.writer && row[i].c.has_owner && row[i].c.owner == c->owner)
 			return true;
 	return false;
 }
@@ -100,10 +100,13 @@ expected_upgrade(const Ahead *row, int n, const ZklContender *own, const char **
 
 	while (holders < n && !row[holders].c.writer)
 		holders++;
-	for (int i = 0; i < holders; i++)
-		if (row[i].c.has_owner && row[i].c.owner != own->owner &&
-			has_writer_of(row, n, &row[i].c))
+	for (int i = holders; i < n; i++)
+		if (zkl_is_upgrade(&row[i].c) && row[i].c.writer && row[i].c.owner != own->owner &&
+			has_reader_of(row, holders, &row[i].c))
+		{
+			*other = row[i].name;
 			return ZKL_POSITION_DEADLOCK;
+		}
 	if (holders < n && row[holders].c.number != own->number)
 	{
 		*other = row[holders].name;
@@ -138,7 +141,7 @@ check_position(const char *const *mine, int n_mine, bool upgrade)
 			: expected_newcomer(row, n, own.writer, &expected_other);
 	}
 	must(got == expected, "the position of %s of %d is %d, not %d", mine[0], n_children, got, expected);
-	if (got == ZKL_POSITION_WAITS || got == ZKL_POSITION_MOVE_UP)
+	if (got == ZKL_POSITION_WAITS || got == ZKL_POSITION_MOVE_UP || got == ZKL_POSITION_DEADLOCK)
 		must(other && strcmp(other, expected_other) == 0,
 			 "the position of %s refers to %s, not %s", mine[0], other, expected_other);
 }
@@ -172,7 +175,7 @@ take_child(Input *input, int i)
 	int64_t		session = (int64_t) (kind >> 4 & 3) << 48;
 
 	if (kind < 192)
-		zkl_child_name(node_names, mode, session, (uint64_t) (kind >> 6), take_number(input),
+		zkl_child_name(node_names, mode, session, (uint64_t) (kind >> 6) * (ZKL_UPGRADE_BIT / 2), take_number(input),
 					   names[i]);
 	else if (kind < 224)
 		snprintf(names[i], MAX_CHILD, "%slock-%010d", kind % 2 ? "x" : "", take_number(input));

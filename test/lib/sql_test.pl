@@ -23,7 +23,7 @@ symlink getcwd() . "/$expected", "$output/expected" unless -e "$output/expected"
 unlink "$output/regression.diffs";
 
 my $zk = ZkLock::ZkServer->start;
-my $node = zklock_node('server', zk => $zk, session_timeout => '10s', extension => 0);
+my $node = zklock_node($name, zk => $zk, extension => 0);
 $node->safe_psql('postgres', q{CREATE ROLE postgres SUPERUSER LOGIN})
   if $node->safe_psql('postgres', q{SELECT count(*) FROM pg_roles WHERE rolname = 'postgres'}) eq '0';
 @ENV{qw(PGHOST PGPORT PGUSER)} = ($node->host, $node->port, 'postgres');

@@ -1,5 +1,5 @@
 /*
- * queue.pml: the queue lock of src/recipe/queue/node_state.c and queue_lock.c under lost answers,
+ * queue.pml: the queue lock of src/recipe/queue/node_state.c and node.c under lost answers,
  * expired sessions and waiters that give up, with the check at commit.
  *
  * Owns the recipe's steps: one atomic step for each operation of the ensemble, and one

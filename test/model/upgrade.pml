@@ -1,6 +1,6 @@
 /*
  * upgrade.pml: shared and exclusive holders, upgrade and downgrade, as in
- * src/recipe/queue/node.c (which node precedes which) and move.c.
+ * src/recipe/queue/queue_order.c (which node precedes which) and move.c.
  *
  * Owns the order of the nodes of clients that hold, upgrade, downgrade, give up
  * and release. queue.pml has faults; this model has none. test/model/run runs the

@@ -2,19 +2,12 @@
 # switchover, a crash of the primary, and an outage of the ensemble with and without
 # pause. Run by hand or by scripts/test --all.
 
-use strict;
-use warnings;
-
 use JSON::PP ();
-use Test::More;
-use ZkLock::Check;
-use ZkLock::Cluster;
 use ZkLock::Patroni;
-use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
-use ZkLock::ZkServer;
+use ZkLock::Test;
 
-my $zk = ZkLock::ZkServer->start(tick_time => 500);
+# Patroni asks for a session timeout of 20 s, its ttl, and gets 10 s.
+my $zk = ZkLock::ZkServer->start(tick_time => 500, config => { maxSessionTimeout => undef });
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 30);
 my %settings = (
 	shared_preload_libraries => 'zklock',
@@ -112,4 +105,3 @@ sub proceeds
 }
 
 $_->stop for values %member;
-done_testing();

@@ -30,7 +30,7 @@ SELECT results_eq('SELECT mode, hold_count FROM zk_held_locks ORDER BY mode',
 	$$ VALUES ('exclusive', 1::bigint), ('shared', 1) $$, 'each mode is counted by itself');
 SELECT ok(NOT zk_unlock_shared('pgtap.b'), 'another name is another lock');
 SELECT lives_ok('SELECT zk_unlock_all()', 'zk_unlock_all releases');
-SELECT is_empty('SELECT * FROM zk_held_locks', '... everything');
+SELECT is_empty('SELECT * FROM zk_held_locks', 'the release of everything leaves no lock');
 SELECT lives_ok('SELECT zk_unlock_all()', 'zk_unlock_all succeeds if nothing is held');
 
 -- tokens
@@ -50,7 +50,7 @@ SELECT cmp_ok(zk_xact_lock('pgtap.x'), '>', 0::bigint, 'zk_xact_lock returns a t
 SELECT is((SELECT level FROM zk_held_locks), 'transaction', 'its lock has transaction level');
 SELECT ok(NOT zk_unlock('pgtap.x'), 'a transaction-level lock cannot be unlocked');
 SELECT lives_ok('SELECT zk_unlock_all()', 'zk_unlock_all succeeds with a transaction-level lock');
-SELECT is((SELECT count(*) FROM zk_held_locks), 1::bigint, '... and keeps it');
+SELECT is((SELECT count(*) FROM zk_held_locks), 1::bigint, 'the lock is still held');
 SAVEPOINT one;
 SELECT is(zk_lock('7,8') > 0 AND zk_xact_lock('7') > 0, true, 'locks are acquired after a savepoint');
 CREATE TEMP TABLE kept ON COMMIT DROP AS SELECT 1;
@@ -61,14 +61,14 @@ SELECT ok(zk_unlock('7,8'), 'the session-level lock can be unlocked');
 
 -- names of digits
 SELECT is(zk_lock('1,2') > 0 AND zk_lock('4294967298') > 0 AND zk_lock('#1,2') > 0, true, 'names of the same digits are locked');
-SELECT is((SELECT count(DISTINCT token) FROM zk_held_locks WHERE level = 'session'), 3::bigint, '... as three locks');
+SELECT is((SELECT count(DISTINCT token) FROM zk_held_locks WHERE level = 'session'), 3::bigint, 'three names are three locks');
 SELECT zk_unlock_all() \g /dev/null
 
 -- zk_session
 SELECT is((SELECT state FROM zk_session()), 'connected', 'zk_session shows the state connected');
-SELECT matches((SELECT session_id FROM zk_session()), '^0x[0-9a-f]+$', '... with a session');
-SELECT ok((SELECT lease_remaining <= session_timeout / 3 FROM zk_session()), '... and a lease of at most a third of its timeout');
-SELECT is((SELECT count(*) FROM zk_session()), 1::bigint, '... in one row');
+SELECT matches((SELECT session_id FROM zk_session()), '^0x[0-9a-f]+$', 'a session that holds locks has an id');
+SELECT ok((SELECT lease_remaining <= session_timeout / 3 FROM zk_session()), 'its lease is at most a third of its timeout');
+SELECT is((SELECT count(*) FROM zk_session()), 1::bigint, 'zk_session() has one row');
 
 -- pg_locks
 SELECT is((SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted),

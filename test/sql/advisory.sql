@@ -1,7 +1,9 @@
 --
 -- The extension zklock_advisory has PostgreSQL's advisory lock functions by name, and pg_locks.
--- test/t/425_advisory.pl tests that the results of the functions are the same.
+-- test/t/programs/advisory.pl tests that the results of the functions are the same.
 --
+\pset format unaligned
+\pset tuples_only on
 CREATE EXTENSION zklock_advisory;
 SELECT extnamespace::regnamespace, extrelocatable FROM pg_extension WHERE extname = 'zklock_advisory';
 

@@ -3,6 +3,8 @@
 -- order of the argument.
 --
 -- Promise: 1.2
+\pset format unaligned
+\pset tuples_only on
 
 -- tokens are in the order of the argument, whatever the order of locking
 SELECT zk_lock_many(ARRAY['arrays.z', 'arrays.a', 'arrays.m']) =

@@ -3,6 +3,8 @@
 -- Covers properties 13, 29 and 41.
 --
 -- Promise: 1.2
+\pset format unaligned
+\pset tuples_only on
 
 -- waiting functions, session level: a token, held, released
 SELECT zk_lock('basic.name') > 0 AS name,

@@ -3,10 +3,11 @@
 -- arguments, defaults, results, volatility, parallel safety, strictness and privileges; views with
 -- their columns and privileges. Each object has a comment.
 --
+\pset format unaligned
+\pset tuples_only on
 CREATE TEMP VIEW members AS
 	SELECT d.classid, d.objid FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid
 	WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND e.extname = 'zklock';
-\pset format unaligned
 SELECT format('%s(%s)', proname, pg_get_function_arguments(p.oid)) AS function, pg_get_function_result(p.oid) AS returns,
 	(SELECT lanname FROM pg_language AS l WHERE l.oid = prolang) AS language,
 	CASE provolatile WHEN 'v' THEN 'volatile' WHEN 's' THEN 'stable' ELSE 'immutable' END AS volatility,
@@ -24,7 +25,6 @@ FROM members JOIN pg_class AS c ON c.oid = objid AND classid = 'pg_class'::regcl
 SELECT c.relname AS relation, a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
 FROM members JOIN pg_class AS c ON c.oid = objid AND classid = 'pg_class'::regclass JOIN pg_attribute AS a ON a.attrelid = c.oid
 WHERE a.attnum > 0 AND NOT a.attisdropped ORDER BY c.relname COLLATE "C", a.attnum;
-\pset format aligned
 -- no objects of other kinds, except for the row types of relations
 SELECT DISTINCT classid::regclass::text AS kind FROM members
 WHERE NOT (classid = 'pg_type'::regclass AND EXISTS

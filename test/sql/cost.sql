@@ -2,6 +2,8 @@
 -- The planner evaluates other conditions before a function that locks: only the rows that
 -- satisfy all of them are locked.
 --
+\pset format unaligned
+\pset tuples_only on
 CREATE TEMP TABLE cost_t AS SELECT i AS id, CASE i WHEN 7 THEN 'X' ELSE 'other' END AS name FROM generate_series(1, 20) AS i;
 CREATE FUNCTION pg_temp.cost_is_x(name text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS
 	$$ BEGIN RETURN lower(name) = 'x'; END $$;

@@ -3,6 +3,8 @@
 -- no secret in a message.
 --
 -- Promise: 10.2
+\pset format unaligned
+\pset tuples_only on
 \set VERBOSITY sqlstate
 COPY (SELECT 'digest alice:wonderland') TO PROGRAM 'umask 077; rm -f zklock_regress_alice; cat > zklock_regress_alice';
 COPY (SELECT 'digest bob:builder') TO PROGRAM 'umask 077; rm -f zklock_regress_bob; cat > zklock_regress_bob';

@@ -2,6 +2,8 @@
 -- A name is the same lock in every database, whatever the encoding. The local lock's tag in
 -- pg_locks is a hash of the name in UTF-8, so it can be compared between sessions.
 --
+\pset format unaligned
+\pset tuples_only on
 \set VERBOSITY sqlstate
 SET client_min_messages = warning;
 DROP DATABASE IF EXISTS zklock_regress_utf8;

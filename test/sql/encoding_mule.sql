@@ -2,6 +2,8 @@
 -- PostgreSQL cannot convert MULE_INTERNAL to UTF-8: only names in ASCII are accepted. PostgreSQL
 -- 19 does not have this encoding.
 --
+\pset format unaligned
+\pset tuples_only on
 SELECT current_setting('server_version_num')::int >= 190000 AS skip_test \gset
 \if :skip_test
 \quit

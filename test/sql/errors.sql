@@ -2,6 +2,8 @@
 -- Errors: the SQLSTATE, the name of the lock in the message, and a hint. The wording is not
 -- tested. Covers property 28 and the errors that one session can provoke.
 --
+\pset format unaligned
+\pset tuples_only on
 CREATE FUNCTION zklock_regress_outcome(statement text, lock text,
 	OUT code text, OUT names_lock boolean, OUT has_hint boolean) LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,7 +1,9 @@
 --
--- Fencing in one session: errors, tokens, the lock in pg_locks. Promise: 6.1; t/350 has earlier and
+-- Fencing in one session: errors, tokens, the lock in pg_locks. Promise: 6.1; t/lock/fence has earlier and
 -- later holders.
 --
+\pset format unaligned
+\pset tuples_only on
 \set VERBOSITY sqlstate
 CREATE TEMP VIEW fences AS SELECT mode, granted FROM pg_locks
 	WHERE locktype = 'advisory' AND objsubid = 23110

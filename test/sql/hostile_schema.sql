@@ -2,6 +2,8 @@
 -- A role can create objects in the schema of the extension, or in a schema of the users'
 -- search_path. Neither the installation nor the use of the extension calls these objects.
 --
+\pset format unaligned
+\pset tuples_only on
 BEGIN;
 DROP EXTENSION zklock;
 CREATE SCHEMA trap;

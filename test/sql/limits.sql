@@ -2,6 +2,8 @@
 -- When the server's lock table is full, a lock call fails with 53200, and changes nothing.
 -- Covers property 36.
 --
+\pset format unaligned
+\pset tuples_only on
 \set VERBOSITY sqlstate
 SELECT zk_lock('full.before') > 0 AS locked;
 SELECT pg_advisory_lock(i, 1) IS NULL FROM generate_series(1, 10000000) AS i OFFSET 10000000;

@@ -3,6 +3,8 @@
 -- different: NULL is an error).
 --
 -- Promise: 10.1
+\pset format unaligned
+\pset tuples_only on
 \set VERBOSITY sqlstate
 
 -- null is refused by every function

@@ -3,6 +3,8 @@
 -- settings.
 -- Covers property 37.
 --
+\pset format unaligned
+\pset tuples_only on
 SELECT state FROM zk_session();
 SET client_min_messages = warning;
 DROP ROLE IF EXISTS zklock_regress_user;

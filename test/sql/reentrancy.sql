@@ -4,6 +4,8 @@
 -- Covers properties 10, 11, 13 and 14.
 --
 -- Promise: 1.2
+\pset format unaligned
+\pset tuples_only on
 \set VERBOSITY sqlstate
 
 -- n times, session level

@@ -4,6 +4,8 @@
 -- Covers properties 6, 7, 8 and 9.
 --
 -- Promise: 3.1
+\pset format unaligned
+\pset tuples_only on
 \set VERBOSITY sqlstate
 CREATE TEMP VIEW held AS SELECT name, mode, level, hold_count FROM zk_held_locks;
 

@@ -1,6 +1,8 @@
 --
 -- Semaphores in one session.
 --
+\pset format unaligned
+\pset tuples_only on
 \set VERBOSITY sqlstate
 CREATE TEMP VIEW held AS SELECT kind, name, mode, level, hold_count, state FROM zk_held_locks;
 

@@ -3,6 +3,8 @@
 -- Covers properties 4, 5 and 28.
 --
 -- Promises: 3.2, 3.6
+\pset format unaligned
+\pset tuples_only on
 \set VERBOSITY sqlstate
 
 -- acquired in a transaction that is rolled back: held

@@ -2,6 +2,8 @@
 -- The settings: names, defaults, contexts, valid and invalid values.
 --
 -- Promise: 11.6
+\pset format unaligned
+\pset tuples_only on
 SELECT name, boot_val, unit, context, vartype, enumvals
 FROM pg_settings WHERE name LIKE 'zklock.%' AND name NOT LIKE 'zklock.tls%' ORDER BY name;
 -- those that are fixed for the life of a session

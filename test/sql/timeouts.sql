@@ -4,6 +4,8 @@
 -- 20 and 21 that needs no other session.
 --
 -- Promise: 4.1
+\pset format unaligned
+\pset tuples_only on
 \set VERBOSITY sqlstate
 \c -reuse-previous=on "options='-c zklock.connect_string=127.0.0.1:1'"
 SET zklock.ensemble_timeout = '60s';

@@ -3,6 +3,8 @@
 -- Re-entry returns the same token.
 --
 -- Promise: 1.5
+\pset format unaligned
+\pset tuples_only on
 
 -- the same session, one hold after the other
 DO $$

@@ -3,6 +3,8 @@
 -- Covers property 31.
 --
 -- Promises: 3.6, 3.8
+\pset format unaligned
+\pset tuples_only on
 BEGIN TRANSACTION READ ONLY;
 SELECT zk_lock('read_only.s') > 0, zk_lock_shared('read_only.ss') > 0,
        zk_xact_lock('read_only.x') > 0, zk_xact_lock_shared('read_only.xs') > 0;

@@ -4,6 +4,8 @@
 -- Covers properties 1, 2, 11 and 12.
 --
 -- Promise: 1.2
+\pset format unaligned
+\pset tuples_only on
 \set VERBOSITY sqlstate
 
 -- never held

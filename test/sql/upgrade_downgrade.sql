@@ -3,6 +3,8 @@
 -- Covers property 14.
 --
 -- Promises: 1.3, 1.4
+\pset format unaligned
+\pset tuples_only on
 \set VERBOSITY sqlstate
 CREATE TEMP VIEW held AS SELECT name, mode, level, hold_count FROM zk_held_locks;
 

@@ -2,6 +2,8 @@
 -- zk_session() and zk_held_locks, which never connect, and zk_locks, which reads the
 -- ensemble.
 --
+\pset format unaligned
+\pset tuples_only on
 
 -- a new backend has no ZooKeeper session, and the views do not open one
 \c

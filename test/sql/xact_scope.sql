@@ -3,6 +3,8 @@
 -- Covers properties 10, 11, 12 and 29.
 --
 -- Promise: 3.1
+\pset format unaligned
+\pset tuples_only on
 \set VERBOSITY sqlstate
 
 -- commit, rollback, error

@@ -8,7 +8,7 @@
  * Each owner opens sessions one after the other, waits for locks, and pauses in
  * between, for shorter and longer than its session's thread needs to take over.
  * For ThreadSanitizer, with connections that break meanwhile:
- * test/t/334_threads.pl.  Prints the number of locks granted.
+ * test/t/lease/alternate_threads.pl.  Prints the number of locks granted.
  *
  *-------------------------------------------------------------------------
  */

@@ -474,6 +474,7 @@ play_all(const Play *plays, int n)
 
 		if (!is_wanted(plays[i].promise))
 			continue;
+		testing(plays[i].file, plays[i].line, plays[i].promise);
 		scene_begin(PLAY_PARTIES);
 		play_begin();
 		while ((rest = next_step(rest, &step)) != NULL)
@@ -489,7 +490,7 @@ play_all(const Play *plays, int n)
 				mark_step(plays[i].steps, rest);
 			right = right && good;
 		}
-		ok(right && objections() == 0, "%s", plays[i].promise);
+		ok_at(plays[i].file, plays[i].line, right && objections() == 0, "%s", plays[i].promise);
 		scene_end(NULL);
 	}
 }

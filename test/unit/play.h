@@ -87,8 +87,11 @@
 #define PLAY_SIZE 2
 #define PLAY_KEEP_MS 3600000
 
+/* Begins with HERE. */
 typedef struct Play
 {
+	const char *file;
+	int			line;
 	const char *promise;
 	const char *steps;
 } Play;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "recipe/queue/node.h"
+#include "recipe/queue/node_names.h"
 #include "situation.h"
 
 #define MAX_TEXT 4096

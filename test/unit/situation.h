@@ -48,7 +48,7 @@ extern void only_for_place(int session, int behind, bool value);
 
 /*
  * Searches.  "victim 2: 1>2": session 2 must fail, and the shortest cycle; "place ..."; "...
- * and 3": the owners of other permits; "nothing"; "too much".
+ * and 3": the owners of other permits; "no report": the session has none; "nothing"; "too much".
  */
 extern const char *found(int me);
 

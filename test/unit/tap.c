@@ -6,15 +6,18 @@
  *-------------------------------------------------------------------------
  */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tap.h"
 
 static int	tests;
 static int	failures;
+static char now_testing[4096];
 
 bool
 is_wanted(const char *name)
@@ -79,6 +82,28 @@ is_str_at(const char *file, int line, const char *got, const char *expected, con
 		diag("     got: %s\nexpected: %s", got ? got : "(null)",
 			 expected ? expected : "(null)");
 	return same;
+}
+
+/* Only what is allowed in a signal's handler. */
+static void
+say_where(int sig)
+{
+	if (write(STDERR_FILENO, now_testing, strlen(now_testing)) < 0)
+		_exit(1);
+	signal(sig, SIG_DFL);
+	raise(sig);
+}
+
+void
+testing(const char *file, int line, const char *what)
+{
+	if (now_testing[0] == '\0')
+	{
+		signal(SIGABRT, say_where);
+		signal(SIGINT, say_where);
+		signal(SIGTERM, say_where);
+	}
+	snprintf(now_testing, sizeof(now_testing), "# in the test of %s, line %d: %s\n", file, line, what);
 }
 
 /* Prints each line of the text as a TAP comment. */

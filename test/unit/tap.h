@@ -34,6 +34,12 @@ extern bool is_str_at(const char *file, int line, const char *got, const char *e
 /* Does ZKLOCK_ONLY ask for a test of this name? */
 extern bool is_wanted(const char *name);
 
+/*
+ * Names what is tested from now on.  An assertion that fails in the code under test, and an
+ * interrupt of a test that does not end, say it.
+ */
+extern void testing(const char *file, int line, const char *what);
+
 /* Prints a line of explanation on standard error. */
 extern void diag(const char *format,...) __attribute__((format(printf, 1, 2)));
 

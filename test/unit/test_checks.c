@@ -21,15 +21,15 @@ static const ZklMode xx[] = {X, X};
 
 /* Another client deletes A's node during an outage, another session has the lock, and A's next server lags. */
 static const Play plays[] = {
-	{"a session whose kept node was deleted does not have the lock as well",
+	{HERE, "a session whose kept node was deleted does not have the lock as well",
 		"A keep, A lock, A release, A nodes 1, A disconnect, A delete, B lock, B has X, A lag!, A connect,"
 	" A lock, A is pending"},
-	{"a session whose kept node was deleted does not have the lock either if its request began before the new connection",
+	{HERE, "a session whose kept node was deleted does not have the lock either if its request began before the new connection",
 	"A keep, A lock, A release, A disconnect, A delete, B lock, B has X, A lock!, A lag!, A connect, A is pending"},
-	{"a waiter whose server lags is checked, too",
+	{HERE, "a waiter whose server lags is checked, too",
 		"B lock, A lock, A is pending, A disconnect, B release, A delete, C lock, C has X, A lag!, A connect!,"
 	" A catchup 1, A is pending"},
-	{"a node whose list was lost is checked, too",
+	{HERE, "a node whose list was lost is checked, too",
 		"B lock, B release, A lock!, A apply!, A deliver!, A disconnect, A delete, C lock, C has X, A lag!, A connect,"
 	" A is pending"},
 };

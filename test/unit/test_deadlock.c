@@ -25,105 +25,105 @@
 #define NO_DEADLOCK CIRCLE "none, B connect, C is ok"
 
 static const Play plays[] = {
-	{"two servers", "all servers ab, " TWO ", all victim AB"},
-	{"a chain is no deadlock",
+	{HERE, "two servers", "all servers ab, " TWO ", all victim AB"},
+	{HERE, "a chain is no deadlock",
 	"all servers abc, A lock a, B lock b, C lock c, A lock b, B lock c, all victim none"},
-	{"three servers",
+	{HERE, "three servers",
 	"all servers abc, A lock a, B lock b, C lock c, A lock b, B lock c, C share a, all victim ABC"},
-	{"one of two sharers", "all servers abc, A share a, B share a, C lock b, A share b, C lock a, all victim AC"},
-	{"an upgrade", "all servers abc, A share a, B share a, A lock b, A lock a, B lock b, all victim AB"},
-	{"several names at once", "all servers abc, A lock c, B lock b, A lock ab, B lock c, all victim AB"},
-	{"several names at once, one of which has a queue",
+	{HERE, "one of two sharers", "all servers abc, A share a, B share a, C lock b, A share b, C lock a, all victim AC"},
+	{HERE, "an upgrade", "all servers abc, A share a, B share a, A lock b, A lock a, B lock b, all victim AB"},
+	{HERE, "several names at once", "all servers abc, A lock c, B lock b, A lock ab, B lock c, all victim AB"},
+	{HERE, "several names at once, one of which has a queue",
 	"all servers abc, C lock a, B lock b, A lock ab, B lock a, all victim AB"},
-	{"several names at once, whose holders can proceed",
+	{HERE, "several names at once, whose holders can proceed",
 	"all servers abc, C lock a, B lock b, A lock ab, all victim none"},
-	{"a holder of another program is in no deadlock",
+	{HERE, "a holder of another program is in no deadlock",
 	"all servers abc, A lock b, D foreign, A lock a, B lock b, A is pending, B is pending, all victim none"},
 
 	/* waits in the lock manager of a server */
-	{"rows of two servers, of which one is waited for last",
+	{HERE, "rows of two servers, of which one is waited for last",
 	"all servers abba, B lock a, D lock b, A lock a, C lock b, B row C, all victim none, D row A, all victim ABCD"},
-	{"one server, and the ensemble", "all servers aab, B lock a, A lock a, all victim none, B row A, all victim AB"},
-	{"through local waiters",
+	{HERE, "one server, and the ensemble", "all servers aab, B lock a, A lock a, all victim none, B row A, all victim AB"},
+	{HERE, "through local waiters",
 	"all servers aaab, C lock a, D lock b, A lock b, B row A, C row B, D lock a, all victim ABCD"},
 
 	/* locks that are released, while their nodes exist */
-	{"the only lock released", RELEASED "B lock x, C lock x, B disconnect!, B release! x" NO_DEADLOCK},
-	{"a lock released, another one held",
+	{HERE, "the only lock released", RELEASED "B lock x, C lock x, B disconnect!, B release! x" NO_DEADLOCK},
+	{HERE, "a lock released, another one held",
 	RELEASED "B lock z, B lock x, C lock x, B disconnect!, B release! x" NO_DEADLOCK},
-	{"a lock released, another one held, and a sharer that waits",
+	{HERE, "a lock released, another one held, and a sharer that waits",
 	RELEASED "B lock z, B lock x, C share x, B disconnect!, B release! x" NO_DEADLOCK},
-	{"a shared lock released", RELEASED "B lock z, B share x, C lock x, B disconnect!, B release! x" NO_DEADLOCK},
-	{"a downgrade, and a sharer that waits",
+	{HERE, "a shared lock released", RELEASED "B lock z, B share x, C lock x, B disconnect!, B release! x" NO_DEADLOCK},
+	{HERE, "a downgrade, and a sharer that waits",
 	RELEASED "B lock z, B lock x, C share x, B disconnect!, B downgrade! x" NO_DEADLOCK},
-	{"a downgrade, and a writer that waits",
+	{HERE, "a downgrade, and a writer that waits",
 	RELEASED "B lock z, B lock x, C lock x, B disconnect!, B downgrade! x" CIRCLE "AC"},
-	{"a downgrade that an ACL forbids",
+	{HERE, "a downgrade that an ACL forbids",
 	"all servers ab, A lock a, B lock b, B lock a, all deny /zklock/locks/a, A downgrade a, A lock b, all victim AB"},
-	{"an earlier report, which an ACL has forbidden to delete for a while",
+	{HERE, "an earlier report, which an ACL has forbidden to delete for a while",
 		"all servers ab, A lock a, B lock b, A lock b, A publish, A reports 1, all deny /zklock/waiting, A giveup,"
 	" all pass 20000, A reports 1, all deny, all pass 6000, A reports 0, B lock a, A lock b, all victim AB"},
-	{"a lock still held", RELEASED "B lock z, B lock x, C lock x, B disconnect!" CIRCLE "AC"},
-	{"a shared lock still held", RELEASED "B lock z, B share x, C lock x, B disconnect!" CIRCLE "AC"},
-	{"two permits released", RELEASED "B lock z, B permit p, B permit p, C permit p, B disconnect!,"
+	{HERE, "a lock still held", RELEASED "B lock z, B lock x, C lock x, B disconnect!" CIRCLE "AC"},
+	{HERE, "a shared lock still held", RELEASED "B lock z, B share x, C lock x, B disconnect!" CIRCLE "AC"},
+	{HERE, "two permits released", RELEASED "B lock z, B permit p, B permit p, C permit p, B disconnect!,"
 	" B giveback! p, B giveback! p" NO_DEADLOCK},
-	{"a permit released, and a lock of that name held", RELEASED "B lock p, B permit p, A permit p,"
+	{HERE, "a permit released, and a lock of that name held", RELEASED "B lock p, B permit p, A permit p,"
 	" C permit p, B disconnect!, B giveback! p" NO_DEADLOCK},
-	{"one of two permits released", RELEASED "B lock z, B permit p, B permit p, C permit p, B disconnect!,"
+	{HERE, "one of two permits released", RELEASED "B lock z, B permit p, B permit p, C permit p, B disconnect!,"
 	" B giveback! p" NO_DEADLOCK},
-	{"a permit still held", RELEASED "B lock z, B permit p, A permit p, C permit p, B disconnect!" CIRCLE "AC"},
-	{"two permits still held", RELEASED "B lock z, B permit p, B permit p, C permit p, B disconnect!" CIRCLE "AC"},
-	{"a node in the queue, given up", "all servers aabb, C lock y, D share x, B lock x, C share x, B disconnect!,"
+	{HERE, "a permit still held", RELEASED "B lock z, B permit p, A permit p, C permit p, B disconnect!" CIRCLE "AC"},
+	{HERE, "two permits still held", RELEASED "B lock z, B permit p, B permit p, C permit p, B disconnect!" CIRCLE "AC"},
+	{HERE, "a node in the queue, given up", "all servers aabb, C lock y, D share x, B lock x, C share x, B disconnect!,"
 	" B giveup!" NO_DEADLOCK},
 
 	/* places in queues */
-	{"a writer that holds nothing keeps a reader waiting",
+	{HERE, "a writer that holds nothing keeps a reader waiting",
 	"all servers abc, A share x, B lock y, C lock x, B share x, A lock y, all victim AB"},
-	{"a session that completes the cycle, but only has a place, must not fail",
+	{HERE, "a session that completes the cycle, but only has a place, must not fail",
 		"all servers abc, A share x, B lock y, C lock x, B share x, A lock y, A publish, B publish,"
 	" all reports 2, all victim AB"},
-	{"a downgrade in front of a writer that does not report",
+	{HERE, "a downgrade in front of a writer that does not report",
 	"all servers abcd, A lock a, D foreign, B lock a, C lock y, A downgrade a, C share a, A lock y, all victim AC"},
-	{"a downgrade in front of a writer that has waited for long, and has not seen a reader",
+	{HERE, "a downgrade in front of a writer that has waited for long, and has not seen a reader",
 	"all servers abcd, A lock a, D foreign, B lock a, B publish, C lock y, A downgrade a, B publish, C share a, A lock y, all victim AC"},
-	{"a sharer from the start in front of a writer that does not report",
+	{HERE, "a sharer from the start in front of a writer that does not report",
 	"all servers abcd, A share a, D foreign, B lock a, C lock y, C share a, A lock y, all victim AC"},
-	{"a downgrade in front of a writer of go-zookeeper",
+	{HERE, "a downgrade in front of a writer of go-zookeeper",
 	"all servers abcd, A lock a, D foreign go, B lock a, C lock y, A downgrade a, C share a, A lock y, all victim AC"},
-	{"an upgrade that is undone in front of a writer that does not report",
+	{HERE, "an upgrade that is undone in front of a writer that does not report",
 	"all servers abcd, A lock a, D foreign, B lock a, C lock y, A downgrade a, A lock a, A downgrade a, C share a, A lock y, all victim AC"},
-	{"a downgrade behind which an upgrade waits; the other program's writer is between",
+	{HERE, "a downgrade behind which an upgrade waits; the other program's writer is between",
 	"all servers abcd, A lock a, D foreign, B lock a, A downgrade a, C lock y, A lock a, C lock a, A lock y, all victim AC"},
-	{"a request for two names, one of which is granted",
+	{HERE, "a request for two names, one of which is granted",
 	"all servers abc, A lock b, B lock y, C lock ab, B lock a, A lock y, all victim ABC"},
-	{"a reader behind a writer does not block an upgrade",
+	{HERE, "a reader behind a writer does not block an upgrade",
 	"all servers abcd, A share a, B share a, D lock h, C lock a, D share a, A lock a, all victim none"},
 
 	/* permits */
-	{"two sessions that wait for each other's only permit",
+	{HERE, "two sessions that wait for each other's only permit",
 	"all servers ab, A permit a1, B permit b1, A permit b1, all victim none, B permit a1, all victim AB"},
-	{"a cycle of a lock, a permit, and a row",
+	{HERE, "a cycle of a lock, a permit, and a row",
 	"all servers abb, A permit s1, B lock x, A lock x, C permit s1, B row C, all victim ABC"},
-	{"a member that is second in the queue for permits; the first one has a place",
+	{HERE, "a member that is second in the queue for permits; the first one has a place",
 	"all servers abc, A permit s1, C lock x, B permit s1, C permit s1, all victim none, A lock x, all victim AC"},
-	{"two holders of permits that both wait; before, one can proceed",
+	{HERE, "two holders of permits that both wait; before, one can proceed",
 		"all servers abc, A permit s, B permit s, C lock x, C permit s, A lock x, all victim none,"
 	" B lock x, all victim ABC"},
-	{"a member that has both permits", "all servers abc, A permit s, A permit s, C lock x, C permit s, A lock x, all victim AC"},
-	{"two sessions that wait for another permit of their own semaphore; one alone is in no deadlock",
+	{HERE, "a member that has both permits", "all servers abc, A permit s, A permit s, C lock x, C permit s, A lock x, all victim AC"},
+	{HERE, "two sessions that wait for another permit of their own semaphore; one alone is in no deadlock",
 	"all servers ab, A permit s3, B permit s3, A permit s3, A permit s3, all victim none, B permit s3, all victim AB"},
-	{"a holder that waits for a session that waits itself; before, that can proceed",
+	{HERE, "a holder that waits for a session that waits itself; before, that can proceed",
 		"all servers abcd, A permit s, B permit s, C lock x, D lock y, C permit s, A lock x, B lock y, all victim none,"
 	" D lock x, all victim ABCD"},
-	{"a session with a permit that outdated reports show as waiting",
+	{HERE, "a session with a permit that outdated reports show as waiting",
 		"all servers abc, A permit s, B permit s, C lock x, C permit s, A lock x, A publish, C publish,"
 	" B release, C permits 1 s, all victim none"},
 
 	/* the end of a wait */
-	{"a long wait is reported, until the session gives up",
+	{HERE, "a long wait is reported, until the session gives up",
 	"all servers ab, " TWO ", A publish, A reports 1, A giveup, A reports 0"},
-	{"a long wait is reported, until the session gets the lock", "all servers ab, " TWO ", A publish, A reports 1, B release, A has X b, A reports 0"},
-	{"a long wait is reported, until the session ends", "all servers ab, " TWO ", A publish, A reports 1, A expire, all reports 0"},
+	{HERE, "a long wait is reported, until the session gets the lock", "all servers ab, " TWO ", A publish, A reports 1, B release, A has X b, A reports 0"},
+	{HERE, "a long wait is reported, until the session ends", "all servers ab, " TWO ", A publish, A reports 1, A expire, all reports 0"},
 };
 
 #define CURATORS_PERMIT "_c_11111111-2222-3333-4444-555555555555-lease-0000000000"
@@ -161,6 +161,7 @@ test_description(void)
 			   "the wait of session %d is described", e->pid);
 		is_int(next, e->pid == 1 ? 3 : e->pid == 3 ? 2 : 1, "the next member is the one that this session waits for");
 		is_str(e->server, "server?of?mine", "the member has the name of its server, in one line");
+		ok(e->session_id == fake_session_id(parties[e->pid - 1].client), "the member has the id of its session");
 	}
 	ok(deadlock && deadlock->edges[0].pid == (int) (victim() - parties) + 1,
 	   "the first member is the victim");

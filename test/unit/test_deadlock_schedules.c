@@ -301,6 +301,40 @@ test_shared_member(void)
 	scene_end(NULL);
 }
 
+static const FakeNode *
+report_of(const Party *party)
+{
+	char		path[100];
+
+	snprintf(path, sizeof(path), WAITING "/%" PRIx64, (uint64_t) fake_session_id(party->client));
+	return fake_tree_find(path);
+}
+
+/* A's predecessor leaves while A reads the bell that has rung. */
+static void
+test_ring_while_looking(void)
+{
+	const FakeNode *report;
+	int32_t		version;
+
+	begin_waiters("ab", "A lock a, B lock b, A lock b");
+	publish_at_once(A);
+	report = report_of(A);
+	ok(report && memmem(report->data, (size_t) report->data_len, "\nl 0 0 0 0 b/", 13), "the report of a lock has its words");
+	version = report ? report->version : -1;
+	ring(A);
+	fake_deliver(A->client);
+	(void) publish(A);
+	play_act("B release! b, B apply!, A deliver!", true);
+	while (owner_is_in_step(A) && fake_step(A->client))
+		(void) publish(A);
+	report = report_of(A);
+	is_int(report ? report->version : -1, version, "a ring is not answered while the session looks for whom it waits");
+	fake_run_all();
+	is_int(mode_of(A, "b"), X, "it waits for nobody");
+	scene_end(NULL);
+}
+
 
 /*
  * Forged reports; many permits are in test_deadlock.c
@@ -355,6 +389,7 @@ main(void)
 	test_own_server();
 	test_several_cycles();
 	test_shared_member();
+	test_ring_while_looking();
 	test_forged();
 	return done();
 }

@@ -96,6 +96,7 @@ static const Scenario scenarios[] = {
 	{"upgrade, writer leaves", A_SHARES ", B lock", {"A lock", "B leave"}, .expected = ZKL_OK},
 	{"upgrade waits", BOTH_SHARE, {"A lock", "B leave"}, .expected = ZKL_OK},
 	{"upgrade waits, writer behind", BOTH_SHARE ", C lock", {"A lock", "B leave"}, .expected = ZKL_OK},
+	{"upgrade behind an attempt", BOTH_SHARE, {"B try, B apply, A lock", "B leave"}, .expected = ZKL_OK},
 	{"upgrade given up", BOTH_SHARE ", C lock", {"A lock", "A giveup"}, .expected = ZKL_OK},
 	{"two upgrades", BOTH_SHARE ", B lock", {"A lock"}, .expected = ZKL_DEADLOCK},
 	{"upgrade reduced", A_SHARES ", B lock, A lock, A giveup", {"A downgrade", "A release"}, .expected = ZKL_OK},

@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "recipe/deadlock/find_deadlock.h"
-#include "recipe/queue/node.h"
+#include "recipe/queue/node_names.h"
 #include "tap.h"
 
 #define MAX_NAMES 120000
@@ -262,6 +262,31 @@ test_many_steps(void)
 	printf("# ... in %d ms\n", ms);
 }
 
+/* 250 sessions upgrade behind each other and 100,000 readers that belong to none of them. */
+static void
+test_many_readers(void)
+{
+	ZklSnapshot *s = begin_search(250);
+	char		name[ZKL_CHILD_NAME_SIZE];
+	int			ms;
+
+	for (int i = 1; i <= 250; i++)
+	{
+		node_name((uint64_t) i, ZKL_MODE_EXCLUSIVE, 300000 + i, name);
+		add_wait(s, (uint64_t) i, "x", name);
+	}
+	n_wanted(s);
+	for (int i = 1; i <= 100000; i++)
+		node_name(UINT64_C(0xf000000000000000), ZKL_MODE_SHARED, i, add_name());
+	for (int i = 1; i <= 250; i++)
+		node_name((uint64_t) i, ZKL_MODE_SHARED, 200000 + i, add_name());
+	for (int i = 1; i <= 250; i++)
+		node_name((uint64_t) i, ZKL_MODE_EXCLUSIVE, 300000 + i, add_name());
+	add_queue(s, ZKL_PLACE_LOCK, "x");
+	is_int(found(s, &ms), TOO_MUCH, "the same for upgrades, which wait for all readers");
+	printf("# ... in %d ms\n", ms);
+}
+
 /* Another program shows session 2 as a local waiter of 998 servers' sessions, and 100,000 nodes. */
 static void
 test_many_places(void)
@@ -451,6 +476,7 @@ main(void)
 	test_crowds();
 	test_many_edges();
 	test_many_steps();
+	test_many_readers();
 	test_many_places();
 	test_permits();
 	test_bytes();

@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "recipe/deadlock/find_deadlock.h"
-#include "recipe/queue/node.h"
+#include "recipe/queue/queue_order.h"
 #include "waiters.h"
 #include "walk.h"
 

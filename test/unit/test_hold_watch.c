@@ -9,6 +9,7 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <poll.h>
 #include <string.h>
 
 #include "letters.h"
@@ -22,55 +23,58 @@
 
 static const Play plays[] = {
 	/* loss */
-	{"each held node is watched once; a removal by hand is a loss of this lock, which is reported at once, and once",
+	{HERE, "each held node is watched once; a removal by hand is a loss of this lock, which is reported at once, and once",
 		"A lock a, A share b, A pass 6000, A sends ww, A lock c, A pass 6000, A sends w, A delete a, A has xSX abc,"
 	" all losses 1, A pass 6000, all losses 1, A release a, A lock a, A has XSX abc"},
-	{"a removal before the node is watched is detected when the watch is set",
+	{HERE, "a removal before the node is watched is detected when the watch is set",
 	"A lock, A delete, all losses 0, A pass 6000, A has x, all losses 1"},
-	{"a loss that an upgrade finds is reported, too", "A share, A delete, all losses 0, A lock, A has s, all losses 1"},
-	{"a node is watched when it has been held for a second, and not one that is held for half a second",
+	{HERE, "a loss that an upgrade finds is reported, too", "A share, A delete, all losses 0, A lock, A has s, all losses 1"},
+	{HERE, "a node is watched when it has been held for a second, and not one that is held for half a second",
 	"A lock a, A pass 500, A lock b, A pass 500, A watches 1, A pass 1000, A watches 2"},
-	{"a change of the node's data is no loss, and a removal after it is one",
+	{HERE, "a change of the node's data is no loss, and a removal after it is one",
 	HELD "A write x, A pass 6000, A has X, all losses 0, A delete, A has x, all losses 1"},
-	{"a removal during an outage is reported after it",
+	{HERE, "a removal during an outage is reported after it",
 	HELD "A disconnect, A delete, A connect, A pass 6000, A has x, all losses 1"},
-	{"a removal after an outage is reported if the server has lost the watch",
+	{HERE, "a removal after an outage is reported if the server has lost the watch",
 	HELD "A disconnect, A connect, A pass 6000, A delete, A has x, all losses 1"},
-	{"the new node of a downgrade is watched, and its removal is a loss; that of the old one is none",
+	{HERE, "the new node of a downgrade is watched, and its removal is a loss; that of the old one is none",
 	HELD "A downgrade, all pass 6000, A sends mw, A has S, all losses 0, A delete, A has s, all losses 1"},
-	{"a release removes the watch and is no loss, nor is the end of a session that holds nothing",
+	{HERE, "a release removes the watch and is no loss, nor is the end of a session that holds nothing",
 	HELD "A watches 1, B lock, A release, A watches 0, all losses 0, B has X, A expire, A connect, all losses 0"},
-	{"the expiry of a session that waits is no loss", "B lock, A lock, A expire, A connect, all losses 0"},
-	{"an expiry is reported once for all locks", "A lock a, A share b, A expire, A connect, A has xs ab, all losses 1"},
-	{"an expiry is a loss of what is held, also after a release",
+	{HERE, "the expiry of a session that waits is no loss", "B lock, A lock, A expire, A connect, all losses 0"},
+	{HERE, "an expiry is reported once for all locks", "A lock a, A share b, A expire, A connect, A has xs ab, all losses 1"},
+	{HERE, "an expiry is a loss of what is held, also after a release",
 	"A lock a, A release a, A lock b, A expire, A connect, A has x b, all losses 1"},
-	{"an expiry is no loss of what was released or is lost",
+	{HERE, "an expiry is no loss of what was released or is lost",
 	"A lock a, A lock b, A release b, A delete a, A pass 6000, all losses 1, A expire, A connect, all losses 1"},
 
-	{"a read that a busy server refuses does not end a confirmation, which reads again", "A lock, A fault throttle, A confirm, A confirmed ok, A sends ww, A watches 1"},
-	{"a read that is answered with an error ends a confirmation", "A lock, A fault other-error, A confirm, A confirmed error"},
-	{"a node is watched although its watch was due during a downgrade, which was refused",
+	{HERE, "a read that a busy server refuses does not end a confirmation, which reads again", "A lock, A fault throttle, A confirm, A confirmed ok, A sends ww, A watches 1"},
+	{HERE, "a read that is answered with an error ends a confirmation", "A lock, A fault other-error, A confirm, A confirmed error"},
+	{HERE, "a confirmation does not rely on a watch that has fired: it finds the removal behind a change of the data",
+		HELD "A confirm!, A write! x, A delete!, A apply!, A deliver!, A deliver!, A confirmed pending, A pass 0,"
+	" A has x, all losses 1"},
+	{HERE, "a node is watched although its watch was due during a downgrade, which was refused",
 	"A lock, A pass 990, all deny /zklock/locks/a, A downgrade!, A stall! 10, A ring, A pass 2000, A watches 1"},
 
 	/* requests to release */
-	{"a request to release is reported at once, and once, with three requests; the data name the holder again",
+	{HERE, "a request to release is reported at once, and once, with three requests; the data name the holder again",
 		"A lock a, A share b, A pass 6000, A revoke a, A revocations 1, all revocations 1, A revocations 0 b,"
 	" A has XS ab, A data party-0, all pass 6000, A sends wuw, all revocations 1"},
-	{"a second request is reported, and a lock that is acquired again has no request yet",
+	{HERE, "a second request is reported, and a lock that is acquired again has no request yet",
 		HELD "A revoke, A revoke, A revocations 2, all revocations 2, A release, A lock, A pass 6000,"
 	" A revocations 0, all revocations 2"},
-	{"a request before the node is watched is found after a second",
+	{HERE, "a request before the node is watched is found after a second",
 	"A lock, A revoke, A sends , all pass 1000, A revocations 1, all revocations 1, A data party-0"},
-	{"a downgrade does not release, and the release of its new node can be requested",
+	{HERE, "a downgrade does not release, and the release of its new node can be requested",
 		HELD "A revoke, A downgrade, A revocations 1, A revoke, A pass 1000, A revocations 2, all revocations 2,"
 	" A data party-0"},
-	{"a request during an outage is reported after it, and not again after another outage",
+	{HERE, "a request during an outage is reported after it, and not again after another outage",
 		HELD "A disconnect, A revoke, A connect, A pass 1000, A revocations 1, all revocations 1,"
 	" A disconnect, A connect, A pass 6000, all revocations 1"},
-	{"a request to a waiter is reported when it is granted the lock",
+	{HERE, "a request to a waiter is reported when it is granted the lock",
 		"B lock, A lock, A revoke, A pass 6000, all revocations 0, B release, A pass 1000, A revocations 1,"
 	" all revocations 1"},
-	{"a session that has released gets no request", HELD "A revoke!, A release, all revocations 0"},
+	{HERE, "a session that has released gets no request", HELD "A revoke!, A release, all revocations 0"},
 };
 
 /* One session holds "a", and watches its node. */
@@ -177,6 +181,25 @@ names_holder(const char *path)
 
 	return node && node->data_len == (int) strlen(A->data) &&
 		memcmp(node->data, A->data, strlen(A->data)) == 0;
+}
+
+/* The owner, who may wait for another lock, is woken to report the request. */
+static void
+test_wakes_owner(void)
+{
+	struct pollfd fd;
+
+	begin_watched();
+	fd = (struct pollfd)
+	{
+		zkl_session_fd(A->session), POLLIN, 0
+	};
+	zkl_session_receive(A->session);
+	is_int(poll(&fd, 1, 0), 0, "the owner may sleep");
+	revoke();
+	fake_run_all();
+	is_int(poll(&fd, 1, 0), 1, "a request to release wakes the owner");
+	scene_end(NULL);
 }
 
 /* Only exactly these bytes request a release. */
@@ -345,6 +368,7 @@ main(void)
 	test_downgraded_loss();
 	test_loss_faults();
 	test_no_callbacks();
+	test_wakes_owner();
 	test_other_data();
 	test_race();
 	test_upgraded();

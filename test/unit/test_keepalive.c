@@ -28,13 +28,13 @@ static const PlayVerb timer_verbs[] = {
 };
 
 static const Play plays[] = {
-	{"an answer that the server forgets is freed by a keepalive read after a tenth of a second",
+	{HERE, "an answer that the server forgets is freed by a keepalive read after a tenth of a second",
 	"A lock, A release, all pass 1000, A fault forget, A lock, " FREED},
-	{"the answer to the second request that the server forgets is freed by a keepalive read, too", "A lock, A release, all pass 1000, A fault forget@2, A lock, " FREED},
-	{"a call without an answer is pending for a bounded time, with growing pauses, of at most a quarter of the session timeout; then the session is given up",
+	{HERE, "the answer to the second request that the server forgets is freed by a keepalive read, too", "A lock, A release, all pass 1000, A fault forget@2, A lock, " FREED},
+	{HERE, "a call without an answer is pending for a bounded time, with growing pauses, of at most a quarter of the session timeout; then the session is given up",
 		"A fault delay, A lock, all pass 7999, A is pending, A sends clggggggggg, all pass 1, A state expired, A is lost,"
 	" A connect, A is lost"},
-	{"a server that was slow, and then forgets the answer to a new request, is reminded after a tenth of a second",
+	{HERE, "a server that was slow, and then forgets the answer to a new request, is reminded after a tenth of a second",
 	"A fault delay, A lock, all pass 3300, A connect, A is ok, A fault forget, A lock b, A is pending, all pass 100, A is ok"},
 };
 

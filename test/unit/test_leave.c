@@ -36,18 +36,18 @@ release_together(void)
 #define THREE "A lock a, A lock b, A lock c, "
 
 static const Play plays[] = {
-	{"locks that are released together cost one multi, one lock a delete, and none no request",
+	{HERE, "locks that are released together cost one multi, one lock a delete, and none no request",
 	THREE "A release, A sends m, A nodes 0, A lock, A release, A sends d, A nodes 0, A release, A sends"},
-	{"giving up a request for several names costs one multi", THREE "B lock abc, B giveup, B sends m, B nodes 0"},
-	{"if another client has deleted a node, the others are deleted together",
+	{HERE, "giving up a request for several names costs one multi", THREE "B lock abc, B giveup, B sends m, B nodes 0"},
+	{HERE, "if another client has deleted a node, the others are deleted together",
 	THREE "A delete! a, A release, A sends mdm, A nodes 0"},
-	{"if another client has deleted the second node, the others are deleted together", THREE "A delete! b, A release, A sends mdm, A nodes 0"},
-	{"if another client has deleted the last node, the others are deleted together", THREE "A delete! c, A release, A sends mdm, A nodes 0"},
-	{"if another client has deleted two nodes, each of the others is deleted alone", THREE "A delete! a, A delete! c, A release, A sends mdmdd, A nodes 0"},
-	{"kept locks whose time has passed are given up together", "A keep 300, A lock, A release, A lock b, A release, A pass 300, A sends m, A nodes 0"},
-	{"kept locks that make room for an array are given up together",
+	{HERE, "if another client has deleted the second node, the others are deleted together", THREE "A delete! b, A release, A sends mdm, A nodes 0"},
+	{HERE, "if another client has deleted the last node, the others are deleted together", THREE "A delete! c, A release, A sends mdm, A nodes 0"},
+	{HERE, "if another client has deleted two nodes, each of the others is deleted alone", THREE "A delete! a, A delete! c, A release, A sends mdmdd, A nodes 0"},
+	{HERE, "kept locks whose time has passed are given up together", "A keep 300, A lock, A release, A lock b, A release, A pass 300, A sends m, A nodes 0"},
+	{HERE, "kept locks that make room for an array are given up together",
 	"A join nodes=3, A keep, " THREE "A release, A lock def, A is ok, A has XXX def, A nodes 3, A sends mmlllcccmg"},
-	{"a release without a connection is sent after the reconnect",
+	{HERE, "a release without a connection is sent after the reconnect",
 	THREE "A disconnect, A release, A sends , A connect, A nodes 0"},
 };
 

@@ -42,71 +42,71 @@ acquire_repeatedly(Party *party, const char *name, int times)
 #define THRICE "A lock, A release, A lock, A release, A lock, A release, "
 
 static const Play plays[] = {
-	{
+	{HERE,
 		"the first node in a new queue needs no list, in any mode",
 		"A lock, A has X, A sends clcccccc, A lock b, A sends clcc, A share c, A sends clcc, A has XXS abc"
 	},
-	{
+	{HERE,
 		"a session that finds another one's node in a new queue waits for it",
 		"A lock b, A release b, A lock, B lock, B sends clw, B is pending, A release, B has X"
 	},
-	{
+	{HERE,
 		"a lock without other contenders needs no list from the fourth time on, in any mode",
 		"A lock, A release, A lock, A sends cl, A release, A lock, A release, A lock, A has X, A sends c,"
 		" A release, A share, A has S, A sends c, A release, A lock, A sends c"
 	},
-	{
+	{HERE,
 		"a contender that queued in between is waited for: a list finds it, and the next one is sent at once",
 		THRICE "B lock, A lock, A is pending, A sends clw, B release, A has X,"
 		" A release, A lock, A sends cl"
 	},
-	{
+	{HERE,
 		"without a list the token is the node's czxid, too",
 		THRICE "A lock, A sends c, A token czxid"
 	},
-	{
+	{HERE,
 		"two names need lists at first, then the transaction's id suffices, which is the token of both",
 		"A lock ab, A release ab, A lock ab, A sends mllg, A release ab, A lock ab, A sends mllg, A release ab,"
 		" A lock ab, A sends mllg, A release ab, A lock ab, A sends mg, A has XX ab, A token czxid ab"
 	},
-	{
+	{HERE,
 		"of two names, the queue of the one that another session holds is listed",
 		"A lock ab, A release ab, A lock ab, A release ab, A lock ab, A release ab, A lock ab, A release ab, A lock ab, A release ab,"
 		" B lock b, A lock ab, A is pending, A sends mlgw, B release, A is ok"
 	},
-	{
+	{HERE,
 		"a late answer grants nothing, and a node that is deleted meanwhile is not granted: the next one has the lock",
 		THRICE "A lock!, A apply!, all stall! 2000, A deliver!, A is pending, A disconnect, A delete, B lock,"
 		" A connect, A is pending, B has X"
 	},
-	{
+	{HERE,
 		"a late answer grants nothing in an array, of which one name is proven to be first, when the connection is lost with the other's list",
 		"B lock, B release, B lock, B release, A lock! ab, A until! g, A disconnect, A delete b, B lock b, A connect,"
 		" A is pending, B has X b"
 	},
-	{
+	{HERE,
 		"a contender that has gone again is not waited for",
 		THRICE "B lock, B release, A lock, A has X"
 	},
-	{
+	{HERE,
 		"a sharer before the session's own last node is waited for",
 		THRICE "B share, A share, A release, A lock, A is pending"
 	},
-	{
+	{HERE,
 		"a sharer that needed a list sends it at once the next time",
 		THRICE "B lock z, B release z, B lock z, B release z, B lock z, B release z, A share, A has S, A sends cl,"
 		" A release, A share!, A sends cl"
 	},
-	{
+	{HERE,
 		"an attempt that was refused sends the list at once the next time",
 		THRICE "B lock, A try, A is busy, A try!, A sends cl"
 	},
-	{
+	{HERE,
 		"a kept lock that was taken again needs no list later",
 		"A keep, A lock, A release, A leavekept, A lock, A release, A leavekept, A lock, A release, A leavekept,"
 		" A lock, A release, A lock, A release, A leavekept, A lock!, A sends c"
 	},
-	{
+	{HERE,
 		"after a reconnect the list is sent",
 		THRICE "A disconnect!, A connect, A lock, A sends cl"
 	},

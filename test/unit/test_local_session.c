@@ -33,19 +33,19 @@ static const PlayVerb verbs[] = {
 };
 
 static const Play plays[] = {
-	{"a session that the leader has never known is a local one",
+	{HERE, "a session that the leader has never known is a local one",
 	"all unknown 9, A lock ab, A is local, all unknown 0, A nodes 0"},
-	{"a session that expires gets no proof either, and the call queues again in another one",
+	{HERE, "a session that expires gets no proof either, and the call queues again in another one",
 		"all unknown 9, all uncheck 99, A lock ab, A is pending, A pass 1000, A is pending, A expire, A connect,"
 	" A state expired, A is lost"},
-	{"one refusal, at a change of the leader, is repaired by the next create",
+	{HERE, "one refusal, at a change of the leader, is repaired by the next create",
 	"all unknown 1, A lock ab, A has XX ab"},
-	{"the same with a lost connection in between",
+	{HERE, "the same with a lost connection in between",
 	"all unknown 1, all uncheck 99, A lock ab, A is pending, A disconnect, all uncheck 0, A connect, A has XX ab"},
-	{"a refusal counts only until a create succeeds",
+	{HERE, "a refusal counts only until a create succeeds",
 		"B lock b, all unknown 1, A lock ab, A is pending, A pass 3000, A disconnect, A delete a, all unknown 1, A connect,"
 	" A is pending, B release b, A has XX ab"},
-	{"a call that gives up between two refusals leaves no node",
+	{HERE, "a call that gives up between two refusals leaves no node",
 	"all unknown 1, all uncheck 99, A lock ab, A giveup, A pass 100, all uncheck 0, A pass 6000, A nodes 0"},
 };
 

@@ -47,98 +47,98 @@ test_no_chroot(void)
 #define TAGS "A join tag=7, B join tag=7, C join tag=8, "
 
 static const Play plays[] = {
-	{
+	{HERE,
 		"create and list are sent together; the lock's znode is created, then all missing parents",
 		"A lock!, A sends cl, all pass 0, A sends clcccccc, A has X, A release, all nodes 0,"
 		" B lock b, B sends clcc, B release b, A lock, A sends cl, A token czxid, A named __WRIT__0000000001,"
 		" A release, A sends d"
 	},
-	{
+	{HERE,
 		"each waiter sends three requests, watches one node, and shows its predecessor; a release wakes only the next",
 		"A lock, B lock, C lock, D lock, B is pending, B watches 1, C watches 1, D watches 1, C sends clw,"
 		" C behind a/party-1, A release, B has X, C has 0, B behind none/any-more, B sends clwl, C sends clw, D sends clw"
 	},
-	{
+	{HERE,
 		"tokens grow, although the numbers restart with a new container",
 		"A lock, A release, all reap, B lock, B named __WRIT__0000000000, B release, all reap, A lock,"
 		" A named __WRIT__0000000000, A release, all reap, B lock, B token czxid"
 	},
-	{
+	{HERE,
 		"an upgrade keeps the token, also when it is reduced; so does a downgrade",
 		"A share, A lock, A token czxid, A downgrade, A token czxid, A release, A lock, A note, A downgrade, A token noted,"
 		" B share, B token czxid"
 	},
-	{
+	{HERE,
 		"readers share, a writer waits for all of them, and a reader behind the writer",
 		"A share, B share, A has S, B has S, C lock, C is pending, D share, D is pending,"
 		" A release, C has 0, B release, C has X, C release, D has S"
 	},
-	{
+	{HERE,
 		"a release admits all readers at the head of the queue, and no writer",
 		"A lock, B share, C share, D lock, A release, B has S, C has S, D has 0"
 	},
-	{
+	{HERE,
 		"a non-blocking attempt gets a free lock; behind a holder it leaves no node and no watch",
 		"A try!, A is pending, A giveup, A try, A has X, B tryshare, B is busy, B nodes 0, B watches 0"
 	},
-	{
+	{HERE,
 		"a non-blocking attempt for sharing does not pass a waiting writer",
 		"A share, B lock, C tryshare, C is busy"
 	},
-	{
+	{HERE,
 		"a waiter whose node another client deleted does not block others",
 		"A lock, B lock, C lock, B delete, B is pending, A release, C has X"
 	},
-	{
+	{HERE,
 		"this waiter queues again with one node",
 		"A lock, B lock, B delete, A release, B has X, B nodes 1"
 	},
-	{
+	{HERE,
 		"a session that releases and requests again queues behind a waiter",
 		"A lock, A giveup, B lock, A release!, A lock, B has X, A is pending, B release, A has X"
 	},
-	{
+	{HERE,
 		"a request that ends before its answers leaves no node",
 		"A lock!, A giveup, all nodes 0"
 	},
-	{
+	{HERE,
 		"a request that ends after its grant keeps the lock, and a failed attempt leaves no node",
 		"A lock, A giveup, A nodes 1, B try, B giveup, B nodes 0"
 	},
-	{
+	{HERE,
 		"a lock may be released before its request ends",
 		"A lock, A release, A giveup, all nodes 0"
 	},
-	{
+	{HERE,
 		"an attempt waits for a node of its server, which is a pending delete; one of another server fails, after"
 		" one more list behind a sync",
 		TAGS "A lock, B try, B is pending, B sends clw, C try, C is busy, C sends clsld, A release, B is ok"
 	},
-	{
+	{HERE,
 		"an attempt waits for a waiter of its server that is about to give up",
 		TAGS "C share, A lock, B tryshare, B is pending, A giveup, B is ok"
 	},
-	{
+	{HERE,
 		"an attempt fails if another server holds the lock when its server's node is gone",
 		TAGS "C share, A lock, B try, B is pending, A giveup, B is busy"
 	},
-	{
+	{HERE,
 		"a refused create of the root is reported",
 		"all deny /zklock, A lock, A is no-auth"
 	},
-	{
+	{HERE,
 		"the session needs no permission to create a root that exists",
 		"A lock x, all denyexactly /zklock, A lock, A is ok"
 	},
-	{
+	{HERE,
 		"a refused create of the node is reported, and leaves no node",
 		"A lock x, all deny /zklock/locks/a, A lock, A is no-auth, A giveup, A nodes 1"
 	},
-	{
+	{HERE,
 		"a container that is removed before the create is created again, and may be deleted with its last node",
 		"A lock, A release, A lock!, all reap, A has X, A release!, A apply!, all reap, all nodes 0"
 	},
-	{
+	{HERE,
 		"a waiter that gives up leaves no node, and is passed over",
 		"A lock, B lock, C lock, B giveup, B nodes 0, A release, C has X"
 	},

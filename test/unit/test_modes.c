@@ -13,75 +13,108 @@
 #include "play.h"
 
 static const Play plays[] = {
-	{
+	{HERE,
 		"a sole sharer upgrades at once, and keeps its reader node",
 		"A share, A lock, A has X, A nodes 2, A downgrade, A nodes 1,"
 		" B share, B has S, A release, B release, all nodes 0"
 	},
-	{
+	{HERE,
 		"an upgraded lock can be released at once",
 		"A share, A lock, A release, all nodes 0"
 	},
-	{
+	{HERE,
 		"a sole sharer upgrades ahead of a waiting writer, and first moves up to its place",
 		"A share, B lock, A lock, A has X, A sends clml, B has 0, A release, B has X"
 	},
-	{
+	{HERE,
 		"a non-blocking attempt also upgrades ahead of a waiting writer",
 		"A share, B lock, A try!, A giveup, A nodes 1, A try, A has X"
 	},
-	{
+	{HERE,
 		"readers behind a writer that gives up wait for the upgraded holder, as new readers do",
 		"A share, B lock, C share, A lock, A has X, B giveup, C has 0, D share, D has 0,"
 		" A downgrade, C has S, D has S"
 	},
-	{
+	{HERE,
 		"an upgrade waits for another sharer, keeps its shared lock, and is before new readers",
 		"A share, B share, A lock, A is pending, A has S, C share, C has 0,"
 		" B release, A has X, A release, C has S"
 	},
-	{
+	{HERE,
 		"a non-blocking attempt to upgrade does not wait for another sharer, and loses nothing",
 		"A share, B share, A try!, A giveup, A try, A is busy, A nodes 1, A lost 0"
 	},
-	{
+	{HERE,
 		"a non-blocking attempt to upgrade beside another upgrade is refused, which is no deadlock",
 		"A share, B share, A lock, A is pending, B try, B is busy, B nodes 1, B lost 0,"
 		" B release, A has X"
 	},
-	{
+	{HERE,
+		"an upgrade behind an attempt to upgrade, which does not wait, is in no deadlock, and is granted after the release",
+		"A share, B share, B try!, B apply!, A lock!, A until g, A is pending, B is busy, B nodes 1, B lock, B is deadlock,"
+		" B release, A has X, all pass 0, B share, A release, B has S"
+	},
+	{HERE,
+		"nor is an upgrade in a deadlock with an attempt whose connection is lost, also not before a waiting writer",
+		"A share, B share, C lock, B try!, B apply!, B disconnect, A lock, A is pending, B connect, B is busy, A is pending,"
+		" B release, A has X, A release, C has X"
+	},
+	{HERE,
+		"an attempt to upgrade behind an upgrade, which moves up to the attempt, leaves it its place",
+		"A share, B share, B try!, B until! l, A lock!, A until m, B is busy, B nodes 1, A is pending, A nodes 2, B release, A has X"
+	},
+	{HERE,
+		"an upgrade that is given up before another one has read its node is no rival",
+		"A share, B share, A lock, B lock!, B apply!, B apply!, B deliverall!, A giveup!, A apply!, all pass 0, B is pending,"
+		" A release, B has X"
+	},
+	{HERE,
+		"an attempt to upgrade beside another upgrade does not ask whether the other session only keeps its node",
+		"A keep, A share, B share, A lock, A disconnect, B try, B is busy, A connect, B release, A has X"
+	},
+	{HERE,
+		"a session that gives up sharing and requests the lock exclusively at once is no upgrader",
+		"A share, B share!, B apply!, B giveup!, B lock!, B apply!, B apply!, A lock!, A until! g, A deliver,"
+		" all pass 0, A has X, B is pending, A release, B has X"
+	},
+	{HERE,
+		"nor is it after an outage, which took the answer to the create",
+		"A share, B share!, B apply!, B disconnect!, B giveup!, B lock!, B connect!, B deliverall!, B apply!, B apply!, B apply!,"
+		" A lock!, A until! g, A deliver, all pass 0, A has X, B is pending, A release, B has X"
+	},
+	{HERE,
 		"an upgrade that is given up leaves the reader node, and the waiting writer is next",
 		"A share, B share, C lock, D share, A lock, A giveup, A nodes 1,"
 		" A release, B release, C has X"
 	},
-	{
+	{HERE,
 		"a downgrade costs one multi, and admits the reader behind, but no writer",
 		"A lock, B share, C lock, D share, A downgrade, A sends m, A nodes 1, A lost 0,"
 		" B has S, C has 0, D has 0, B release, C has 0, A release, C has X"
 	},
-	{
+	{HERE,
 		"a downgraded holder can upgrade again, and be released at once",
 		"A lock, A downgrade, B lock, A lock, A has X, A downgrade!, A release, A nodes 0, B has X"
 	},
-	{
+	{HERE,
 		"an upgrade immediately after the downgrade waits for the admitted reader",
 		"A lock, C share, A downgrade!, A lock, A has S, C release, A has X"
 	},
-	{
+	{HERE,
 		"a downgraded node keeps its number",
 		"A lock, A release, A lock, A named __WRIT__0000000001, A downgrade, A named __READ__0000000001"
 	},
-	{
+	{HERE,
 		"locks with different node names share and exclude each other; a kazoo writer is downgraded to its reader",
 		"B join names=kazoo, C join names=mutex, B lock, B named __lock__, A share, C lock, B downgrade,"
 		" B named __rlock__, A has S, C has 0, B lock, B giveup, A release, B has S, B release, C has X"
 	},
-	{
+	{HERE,
 		"a Curator mutex has no shared mode, and its downgrade admits no reader",
 		"C join names=mutex, C share, C is not-supported, C lock, C has X, C downgrade, A share, A is pending,"
 		" C release, A has S"
 	},
-	{
+	{HERE,
 		"a downgrade and an immediate release leave no node",
 		"A lock, A downgrade!, A release, all nodes 0"
 	},

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "recipe/queue/node.h"
+#include "recipe/queue/queue_order.h"
 #include "tap.h"
 
 #define SESSION INT64_C(0x1000000abcd0001)

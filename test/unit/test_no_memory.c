@@ -74,14 +74,25 @@ static const PlayVerb memory_verbs[] = {
 	" B has 0, all pass 500, B has X"
 
 static const Play plays[] = {
-	{"a kept lock is not taken again before its node was read on a new connection, which is repeated after a second",
+	{HERE, "a kept lock is not taken again before its node was read on a new connection, which is repeated after a second",
 	KEPT "A disconnect, A connect!, all exhaust! 1, A deliver!, all failed yes, A lock, A has 0, all pass 1000, A has X"},
-	{"the delete of a kept node whose watch fires is repeated, and the session that asked gets the lock",
+	{HERE, "the delete of a kept node whose watch fires is repeated, and the session that asked gets the lock",
 		KEPT "B lock!, B until! u, all exhaust! 1, A deliver!, all failed yes, all pass 0, A nodes 1, all pass 1000, A nodes 0,"
 	" B has X"},
-	{"a session that could not ask waits until the keeper looks at the queue", ASKS("2")},
-	{"a session whose call had no memory to ask waits until the keeper looks at the queue", ASKS("3")},
+	{HERE, "a session that could not ask waits until the keeper looks at the queue", ASKS("2")},
+	{HERE, "a session whose call had no memory to ask waits until the keeper looks at the queue", ASKS("3")},
 };
+
+/* Of the request's n locks the failure names one, or none; it has no code of the server. */
+static void
+is_memory_failure(ZklRequest *request, int n)
+{
+	ZklRequestInfo info;
+
+	zkl_request_info(request, &info);
+	ok(info.culprit >= -1 && info.culprit < n, "the failure names a lock of the request, or none");
+	is_int(info.raw_code, 0, "exhausted memory is no code of the server");
+}
 
 /* The last one of a request for two locks is that of the creates. */
 #define N_ALLOCATIONS 8
@@ -103,7 +114,37 @@ test_locks(void)
 			   "the request fails at once if this allocation fails");
 		is_int(fake_counted(A->client), 0, "the request sends nothing");
 		if (request)
+		{
+			is_memory_failure(request, 2);
 			zkl_request_end(request);
+		}
+		is_int(lock_now(A, "a", X)->status, ZKL_OK, "the next request is granted");
+		scene_end(NULL);
+	}
+}
+
+/* One allocation is the path, one the request, one the lock. */
+static void
+test_kept(void)
+{
+	for (int k = 1; k <= 3; k++)
+	{
+		ZklRequest *request;
+
+		scene_begin(1);
+		A->keep_ms = PLAY_KEEP_MS;
+		(void) lock_now(A, "a", X);
+		reduce(A, "a", NONE);
+		fail_at = k;
+		request = zkl_kept_request(A->session, "a", X, false);
+		is_int(fail_at, 0, "allocation %d is one of taking a kept lock again", k);
+		is_int(request != NULL, k == 3, "only a request without a lock exists");
+		if (request)
+		{
+			is_int(zkl_request_status(request), ZKL_NO_MEMORY, "taking a kept lock again fails at once");
+			is_memory_failure(request, 1);
+			zkl_request_end(request);
+		}
 		is_int(lock_now(A, "a", X)->status, ZKL_OK, "the next request is granted");
 		scene_end(NULL);
 	}
@@ -202,6 +243,7 @@ main(void)
 	play_verbs = memory_verbs;
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_locks();
+	test_kept();
 	test_batches();
 	test_deadlock();
 	test_wait();

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "recipe/queue/node.h"
+#include "recipe/queue/node_names.h"
 #include "letters.h"
 #include "play.h"
 
@@ -136,38 +136,41 @@ static const PlayVerb permit_verbs[] = {
 };
 
 static const Play plays[] = {
-	{"never more permits than the capacity; sessions that wait no more or failed leave no node",
+	{HERE, "never more permits than the capacity; sessions that wait no more or failed leave no node",
 		"A permit s3, A is ok, B permit s3, B is ok, C permit s3, C is ok, A permit s3, A is pending, A giveup,"
 		" D trypermit s3, D is busy, all leases 3, all queue 0, B giveback s, D trypermit s3, D is ok,"
 	" B trypermit s3, B is busy"},
-	{"waiters get permits in their order, and a non-blocking attempt does not pass them",
+	{HERE, "waiters get permits in their order, and a non-blocking attempt does not pass them",
 		"A permit s, B permit s, C permit s, D permit s, all queue 2, all leases 3, A trypermit s, A is busy,"
 	" A giveback s, C is ok, D is pending, C giveback s, D is ok"},
-	{"a session that gives up leaves the queue, and the next one waits in its place",
+	{HERE, "a session that gives up leaves the queue, and the next one waits in its place",
 	"A permit s1, B permit s1, C permit s1, B giveup, all queue 1, C is pending, A release, C is ok"},
-	{"a request or an attempt with another capacity is refused",
+	{HERE, "a request or an attempt with another capacity is refused",
 	"A permit s1, A permit s1, B permit s2, B is other-capacity, B trypermit s2, B is other-capacity"},
-	{"data that are no number do not matter, and are kept",
+	{HERE, "data that are no number do not matter, and are kept",
 	"all semaphore 192.0.2.1, A permit s, A is ok, all capacity 192.0.2.1"},
-	{"a semaphore that is removed before the permit: of two sessions with different capacities one gets it",
+	{HERE, "a semaphore that is removed before the permit: of two sessions with different capacities one gets it",
 	"A permit s3, A release, A permit! s3, all reap!, all reap!, B permit s4, all permits 1 s"},
-	{"an unused semaphore is deleted, and can get another capacity",
+	{HERE, "an unused semaphore is deleted, and can get another capacity",
 	"A permit s3, A release, all reap, all reap, all reap, all capacity -, A permit s4, A is ok"},
-	{"a waiter keeps to the capacity that it has read, until it queues again",
+	{HERE, "a waiter keeps to the capacity that it has read, until it queues again",
 		"A permit s1, B permit s1, all semaphore 3, B is pending, all pass 1500, B wipe locks,"
 	" B is other-capacity"},
-	{"an ACL refuses the parents", "all deny /zklock/semaphores, A permit s, A is no-auth"},
-	{"an ACL refuses the permit, which leaves no node",
+	{HERE, "an ACL refuses the parents", "all deny /zklock/semaphores, A permit s, A is no-auth"},
+	{HERE, "an ACL refuses the permit, which leaves no node",
 		"A permit s, A release, all deny /zklock/semaphores/s/leases, A permit s, A is no-auth, A giveup, all deny,"
 	" all pass 10000, A nodes 0"},
-	{"the node names of locks do not matter for semaphores",
+	{HERE, "the node names of locks do not matter for semaphores",
 		"B join names=kazoo, C join names=mutex, A permit s, A is ok, B permit s, B is ok, C trypermit s, C is busy,"
 	" all leases 2"},
-	{"a permit needs one node; another one exceeds the limit, until the first one is released",
+	{HERE, "a permit needs one node; another one exceeds the limit, until the first one is released",
 	"A join nodes=1, A permit s, A is ok, A permit s, A is too-many, A release, A permit s, A is ok"},
-	{"a permit released during an outage of the waiter",
+	{HERE, "a permit released during an outage of the waiter",
 	"A permit s1, B permit s1, B disconnect, A giveback s, B is pending, B connect, B is ok"},
-	{"a waiter survives an outage, and gets the permit of a session that expires",
+	{HERE, "a count that was sent before the request began again, because its queue node was removed, does not matter",
+		"A permit s1, B permit s1, all stall! 1000, B ring!, A giveback! s, A apply!, B deliver!, B wipe! locks,"
+	" all pass 0, B is ok"},
+	{HERE, "a waiter survives an outage, and gets the permit of a session that expires",
 	"A permit s1, B permit s1, B disconnect, all pass 12000, B is pending, B connect, B is pending, A expire, B is ok"},
 };
 
@@ -209,6 +212,7 @@ test_hand_over(void)
 	zkl_request_info(c->request, &info);
 	ok(info.blocked && info.was_blocked, "the next session waits, and reports its wait");
 	is_str(info.blocker, "", "it waits for any of the permits, not for one session");
+	ok(info.released_by == 0, "it waits for no delete of its own session");
 	zkl_request_info(d->request, &info);
 	is_str(info.blocker, "party 2", "the session behind it waits for it");
 	scene_end("hand-over");
@@ -352,6 +356,7 @@ test_no_permits_yet(void)
 {
 	char		first[96];
 	Ask		   *a;
+	ZklRequestInfo info;
 
 	scene_begin(1);
 	make_semaphore("2");
@@ -362,6 +367,8 @@ test_no_permits_yet(void)
 	a = try_permit(A, "s", 2);
 	fake_run_all();
 	is_int(a->status, ZKL_PENDING, "a non-blocking attempt waits for the mutex of the queue");
+	zkl_request_info(a->request, &info);
+	ok(info.released_by == 0, "the owner of an attempt can see that it waits for the mutex, and for no delete of its session");
 	fake_count(A->client);
 	make_node(pool_of("s", "/leases/stranger"), "", ZKL_CREATE_PERSISTENT, 0);
 	fake_run_all();

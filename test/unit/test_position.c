@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "recipe/queue/node.h"
+#include "recipe/queue/queue_order.h"
 #include "tap.h"
 
 #define MAX_QUEUE 12
@@ -38,7 +38,7 @@ session_of(char letter)
 	return INT64_C(0x100000000000000) * (letter - 'A' + 1);
 }
 
-/* R, W: Curator's read/write lock; L: its mutex; r, w: kazoo's; others: raw. */
+/* R, W: Curator's read/write lock; U: its writer, of an upgrade that waits; L: its mutex; r, w: kazoo's; others: raw. */
 static void
 write_name(char *out, const char *label, int counter)
 {
@@ -47,7 +47,8 @@ write_name(char *out, const char *label, int counter)
 		kind == 'r' || kind == 'w' ? ZKL_NODE_NAMES_KAZOO : ZKL_NODE_NAMES_CURATOR;
 	ZklMode		mode = kind == 'R' || kind == 'r' ? ZKL_MODE_SHARED : ZKL_MODE_EXCLUSIVE;
 
-	zkl_child_name(node_names, mode, session_of(label[0]), (uint64_t) counter,
+	zkl_child_name(node_names, mode, session_of(label[0]),
+				   (uint64_t) counter | (kind == 'U' ? ZKL_UPGRADE_BIT : 0),
 				   (int32_t) strtol(label + 3, NULL, 10), out);
 }
 
@@ -222,14 +223,15 @@ test_upgrade(void)
 static void
 test_deadlock(void)
 {
-	queue_entries("A:W3 A:R0 B:R1 B:W2", true, ZKL_POSITION_DEADLOCK, NULL, "the later of two upgrades gets the deadlock error");
-	queue_entries("B:W2 B:R1 A:R0 A:W3", true, ZKL_POSITION_WAITS, "A:R0", "the earlier of two upgrades waits");
-	queue_entries("A:W4 A:R0 B:R1 B:W2 C:W2", true, ZKL_POSITION_DEADLOCK, NULL,
+	queue_entries("A:U3 A:R0 B:R1 B:U2", true, ZKL_POSITION_DEADLOCK, "B:U2", "the later of two upgrades gets the deadlock error");
+	queue_entries("A:U3 A:R0 B:R1 B:W2", true, ZKL_POSITION_MOVE_UP, "B:W2", "a reader and a writer of one session are no upgrade that waits");
+	queue_entries("B:U2 B:R1 A:R0 A:U3", true, ZKL_POSITION_WAITS, "A:R0", "the earlier of two upgrades waits");
+	queue_entries("A:U4 A:R0 B:R1 B:U2 C:W2", true, ZKL_POSITION_DEADLOCK, "B:U2",
 				  "the later upgrade gets the error after the earlier one has moved up");
-	queue_entries("A:W5 A:R0 B:R1 C:W2 B:W4", true, ZKL_POSITION_DEADLOCK, NULL,
+	queue_entries("A:U5 A:R0 B:R1 C:W2 B:U4", true, ZKL_POSITION_DEADLOCK, "B:U4",
 				  "the later upgrade gets the error before either has moved up");
-	queue_entries("B:W4 B:R1 A:R0 C:W2 A:W5", true, ZKL_POSITION_MOVE_UP, "C:W2", "the earlier upgrade moves up");
-	queue_entries("A:W5 A:R0 B:R1 C:R2 B:W4", true, ZKL_POSITION_DEADLOCK, NULL, "the later upgrade gets the error with other sharers in the queue");
+	queue_entries("B:U4 B:R1 A:R0 C:W2 A:U5", true, ZKL_POSITION_MOVE_UP, "C:W2", "the earlier upgrade moves up");
+	queue_entries("A:U5 A:R0 B:R1 C:R2 B:U4", true, ZKL_POSITION_DEADLOCK, "B:U4", "the later upgrade gets the error with other sharers in the queue");
 	queue_entries("A:W4 A:R0 B:W1", false, ZKL_POSITION_WAITS, "B:W1", "a writer that does not upgrade never gets the deadlock error");
 }
 

@@ -17,52 +17,52 @@
 #define T SCENE_TIMEOUT_MS
 
 static const Play plays[] = {
-	{"a holder sends a proof every sixth of the session timeout; who holds nothing sends none, and has no deadline",
+	{HERE, "a holder sends a proof every sixth of the session timeout; who holds nothing sends none, and has no deadline",
 		"all pass 18000, A proofs 0, A lock, B lock!, all pass 12000, A proofs 12, B proofs 0, A release, all pass 6000,"
 	" A proofs 12, A trust none"},
-	{"the first proof is sent as soon as it is good for two thirds; deadlines count from submissions",
+	{HERE, "the first proof is sent as soon as it is good for two thirds; deadlines count from submissions",
 	"all pass 18000, A lock, A trust 2000, all pass 750, A trust 4000, all pass 999, A trust 3001, all pass 1, A trust 4000"},
 	/* The leader may not know the create yet when it confirms the proof. */
-	{"a write right after a pause proves no more than the first one",
+	{HERE, "a write right after a pause proves no more than the first one",
 	"A lock, A release, all pass 18000, A lock, all pass 375, A lock b, A trust 2000"},
 	/* A write that was answered late was perhaps received late. */
-	{"a proof behind an answered one is good for two thirds; one behind a slow answer relies on the write before",
+	{HERE, "a proof behind an answered one is good for two thirds; one behind a slow answer relies on the write before",
 		"A lock, all pass 6750, all stall! 1000, A ring!, all stall 500, A trust 3500, all stall! 500, A ring!, A proofs 9,"
 	" all stall 0, A trust 3500"},
-	{"a server has a sixth of the timeout to answer a proof, then the session connects again, first with a proof",
+	{HERE, "a server has a sixth of the timeout to answer a proof, then the session connects again, first with a proof",
 		"A lock, all pass 6000, A proofs 6, all stall! 1000, A ring!, A proofs 7, all stall! 999, A ring!, A drops 0,"
 		" all stall! 1, A ring!, A drops 1, A deliverall!, A connect!, A deliverall!, A proofs 8, A apply!, A wrote 0,"
 	" all stall 0, A trust 3250, all losses 0"},
 	/* Nothing else than the owner's thread runs. */
-	{"the owner finds the deadline passed, without the timer, and the lock lost; the loss is reported once",
+	{HERE, "the owner finds the deadline passed, without the timer, and the lock lost; the loss is reported once",
 	"A lock, all stall! 1999, A has X, A intact yes, all stall! 1, A intact no, A has x, all losses 1"},
-	{"a commit check ends at the deadline", "A lock, A confirm!, all stall! 2000, A confirmed lost"},
-	{"the answer to a proof after the deadline keeps no lock",
+	{HERE, "a commit check ends at the deadline", "A lock, A confirm!, all stall! 2000, A confirmed lost"},
+	{HERE, "the answer to a proof after the deadline keeps no lock",
 	"A lock, all stall! 1000, A ring!, A apply!, all stall! 1000, A deliverall!, all losses 1, A has x"},
-	{"a signal handler finds the deadline passed, and no later answer contradicts it",
+	{HERE, "a signal handler finds the deadline passed, and no later answer contradicts it",
 	"A lock, all stall! 1999, A ring!, A apply!, all stall! 1, A trust passed, A deliverall!, A trust none, all losses 1"},
 	/* A leader that is cut off answers a sync. */
-	{"a node whose create was not answered is looked for behind a proof", "A lock, A release, A fault apply-and-drop, A lock, A connect, A proofs 1, A sends llg, A has X"},
-	{"several nodes whose creates were not answered are looked for behind one proof", "A lock abcdefgh, A release, A fault apply-and-drop, A lock abcdefgh, A connect, A has XXXXXXXX abcdefgh, A proofs 1"},
+	{HERE, "a node whose create was not answered is looked for behind a proof", "A lock, A release, A fault apply-and-drop, A lock, A connect, A proofs 1, A sends llg, A has X"},
+	{HERE, "several nodes whose creates were not answered are looked for behind one proof", "A lock abcdefgh, A release, A fault apply-and-drop, A lock abcdefgh, A connect, A has XXXXXXXX abcdefgh, A proofs 1"},
 	/* The first proof after the lock is too late to be backed; its answer sends the next one, without a timer. */
-	{"late timers do not lose a lock",
+	{HERE, "late timers do not lose a lock",
 		"A lock, A release, all pass 18000, A lock, A trust 2000, all stall! 1450, A ring!, all stall! 50, A apply!, A deliverall!,"
 	" all stall! 50, A apply!, A apply!, A apply!, A deliverall!, all stall! 450, A has X, all losses 0"},
-	{"a node whose create was not answered is not found if the proof fails", "A lock, A release, A fault apply-and-drop, A lock, A fault throttle@0, A connect, A sends l, A has 0"},
-	{"a permit node is counted behind a proof after an outage", "A permit s1, B permit s1, B disconnect, A giveback s, B connect, B sends wLd, B proofs 1"},
-	{"a waiter for a permit does not count while proofs fail", "A permit s1, B permit s1, all pass 18000, B fault throttle@0, B confirm!, A giveback s, B is pending"},
-	{"an answer that took more than a sixth of the timeout renews no lease",
+	{HERE, "a node whose create was not answered is not found if the proof fails", "A lock, A release, A fault apply-and-drop, A lock, A fault throttle@0, A connect, A sends l, A has 0"},
+	{HERE, "a permit node is counted behind a proof after an outage", "A permit s1, B permit s1, B disconnect, A giveback s, B connect, B sends wLd, B proofs 1"},
+	{HERE, "a waiter for a permit does not count while proofs fail", "A permit s1, B permit s1, all pass 18000, B fault throttle@0, B confirm!, A giveback s, B is pending"},
+	{HERE, "an answer that took more than a sixth of the timeout renews no lease",
 	"A lock, all stall! 100, A confirm!, all stall! 1001, A apply!, A apply!, A deliverall!, A lease 899"},
 	/* Only the leader's answer to an earlier request shows that its pings arrive. */
-	{"the first write after a pause renews no lease, the next one behind its answer does",
+	{HERE, "the first write after a pause renews no lease, the next one behind its answer does",
 	"A lock, A release, all pass 1250, A lock, A sends cl, A lease 2000, A release, all pass 1251, A lock, A sends clm, A lease 2000"},
-	{"the lease that the next write renews is counted from the submission of the earlier one", "A lock, all stall! 100, A confirm!, all stall! 900, A apply!, A apply!, A deliverall!, A release, all pass 351, A lock, A sends clm"},
-	{"the first write after a pause renews no lease, a permit's node, the next one, does", "A permit s3, A release s, all pass 1251, A permit s3, A sends clgcLd, A lease 2000"},
-	{"after a new connection the first write renews the lease", "A lock, A release, all pass 1251, A disconnect, A connect, A lock, A sends cl, A lease 2000"},
-	{"a waiter that comes first sends a proof before it lists the queue, and is granted without another list",
+	{HERE, "the lease that the next write renews is counted from the submission of the earlier one", "A lock, all stall! 100, A confirm!, all stall! 900, A apply!, A apply!, A deliverall!, A release, all pass 351, A lock, A sends clm"},
+	{HERE, "the first write after a pause renews no lease, a permit's node, the next one, does", "A permit s3, A release s, all pass 1251, A permit s3, A sends clgcLd, A lease 2000"},
+	{HERE, "after a new connection the first write renews the lease", "A lock, A release, all pass 1251, A disconnect, A connect, A lock, A sends cl, A lease 2000"},
+	{HERE, "a waiter that comes first sends a proof before it lists the queue, and is granted without another list",
 		"A lock, B lock, all pass 18000, A release!, A apply!, B deliver!, B proofs 1, B sends l, B apply!, B wrote 0,"
 	" all stall 0, B is ok, B sends m, B trust 2000, all pass 12000, all losses 0"},
-	{"a waiter that comes first is granted the lock by another proof if the first one is answered too late",
+	{HERE, "a waiter that comes first is granted the lock by another proof if the first one is answered too late",
 	"A lock, B lock, all pass 18000, A release!, A apply!, B deliver!, B apply!, all stall 1001, B is ok, B trust 2000"},
 };
 

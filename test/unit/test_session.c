@@ -64,101 +64,101 @@ test_info(void)
 }
 
 static const Play plays[] = {
-	{
+	{HERE,
 		"a session that holds nothing can be confirmed, with or without the root",
 		"A confirm!, A confirmed pending, A pass 0, A confirmed ok"
 	},
-	{
+	{HERE,
 		"a confirmation watches the held node, however often it is requested, and takes a round trip",
 		"A lock, A confirm!, A sends w, A confirm!, A sends, A confirmed pending, A pass 0, A confirmed ok"
 	},
-	{
+	{HERE,
 		"the nodes that are not watched yet are read before one proof; then a proof alone suffices",
 		"A lock a, A share b, A lock b, A confirm!, A sends www, A confirm!, A sends , A proofs 1, all pass 0,"
 		" A confirmed ok, A confirm fresh, A confirmed ok, A sends , A proofs 2"
 	},
 	/* A commit that needs a fresh check must not accept the answer to an earlier one. */
-	{
+	{HERE,
 		"a fresh confirmation is a request of its own, and detects a loss in between",
 		"A lock, A confirm! fresh, A apply!, A delete!, A confirm! fresh, A proofs 2, A deliver!, A confirmed pending,"
 		" all pass 0, A confirmed ok, A has x"
 	},
-	{
+	{HERE,
 		"a node that is removed after its read, and before the proof, does not delay it, and is noticed",
 		"A lock, A confirm! fresh, A apply!, A delete, A confirmed ok, A has x"
 	},
-	{
+	{HERE,
 		"a pending confirmation succeeds after a reconnect, and a finished one is not repeated",
 		"A lock, A confirm!, A disconnect, A confirmed pending, A connect, A confirmed ok,"
 		" A disconnect, A connect, A sends w"
 	},
-	{
+	{HERE,
 		"a node that another client removes during an outage is found lost on the next connection",
 		"A lock, A disconnect, A delete, A connect, all losses 1"
 	},
-	{
+	{HERE,
 		"a session is confirmed although nodes are missing; their locks are lost and can be released",
 		"A lock a, A share b, A lock b, A lock c, A delete! a, A delete! b, A confirm, A confirmed ok,"
 		" A lost 2, A release a, A release b, A nodes 1"
 	},
-	{
+	{HERE,
 		"a node that cannot be watched is an error of a confirmation",
 		"A lock, A fault no-auth, A confirm, A confirmed error"
 	},
-	{
+	{HERE,
 		"a confirmation reports the end of the session",
 		"A lock, A confirm!, A expire, A connect, A confirmed lost"
 	},
-	{
+	{HERE,
 		"a confirmation reports that the credentials are refused",
 		"A lock, A fault credentials, A confirm, A confirmed refused"
 	},
-	{
+	{HERE,
 		"a fresh confirmation survives a reconnect",
 		"A lock, A confirm! fresh, A disconnect!, A confirm! fresh, A connect, A confirmed ok"
 	},
-	{
+	{HERE,
 		"an expiry is detected on the next connection; then locks are lost and requests fail",
 		"A lock a, B lock b, A lock b, A expire, A state suspended, A lost 0,"
 		" A connect, A state expired, A lost 1, A is lost, A lock c, A is lost, A leave"
 	},
-	{
+	{HERE,
 		"a session that holds nothing waits for a connection without limit",
 		"B lock, A lock, A disconnect, A pass 30000, A state suspended, B release, A is pending,"
 		" A connect, A is ok"
 	},
-	{
+	{HERE,
 		"connecting starts no lease, and a create one of a third of the timeout, which counts down",
 		"A lease 0, A lock, A release!, all pass! 50, A lease 1950, all pass! 1949, A lease 1, all pass! 1, A lease 0"
 	},
-	{
+	{HERE,
 		"the lease starts when the request is sent, not when it is answered",
 		"A lock, A release, all pass 1000, A fault delay, A lock, all pass 80, A connect, A lease 1920"
 	},
-	{
+	{HERE,
 		"a refused create starts no lease, a confirmation renews it, and a lost session has none",
 		"A lock, A release, all pass 6000, A fault no-auth, A lock, A lease 0, A confirm, A lease 2000,"
 		" A expire, A connect, A lease 0"
 	},
-	{
+	{HERE,
 		"a confirmation counts if half of its lease is left; a second one renews the lease",
 		"A lock, A confirm!, A apply!, all pass! 1000, A deliver!, A confirmed ok, all pass! 1, A confirmed pending,"
 		" A pass 0, A confirmed ok, A lease 2000"
 	},
-	{
+	{HERE,
 		"the lease that counts is the confirmation's own: a grant shows nothing about the other nodes",
 		"A lock, A confirm, all pass 1001, A lock b, A confirmed pending"
 	},
-	{
+	{HERE,
 		"a disconnected holder keeps its session and lock until the deadline, and not longer",
 		"A lock, A disconnect, all pass 1999, A state suspended, all losses 0, all pass 1, A state expired, A has x,"
 		" all losses 1, A connect, A state expired"
 	},
-	{
+	{HERE,
 		"closing a session releases its locks at once",
 		"A lock, B lock, A close, B has X"
 	},
-	{
+	{HERE,
 		"a release while disconnected is sent later",
 		"A lock, A disconnect, A release, A pass 18000, A connect, A nodes 0"
 	}

@@ -19,76 +19,76 @@
 #define LAST_NUMBER "A lock, A release, all number 2147000000, "
 
 static const Play plays[] = {
-	{
+	{HERE,
 		"several names cost one multi, one list for each, and one read, and are released together",
 		"A lock abc, A release, A lock abc, A sends mlllg, A has XXX abc, A token czxid abc, A release, all nodes 0"
 	},
-	{
+	{HERE,
 		"a request for several names has one watch, for the only name that another session holds",
 		"A lock abc, A release, C lock b, A lock abc, A sends mlllgw"
 	},
-	{
+	{HERE,
 		"names that the session shares already keep their tokens",
 		"A share b, A lock abc, A has XXX abc, A token czxid abc"
 	},
-	{
+	{HERE,
 		"the waiting request shows which name it waits for",
 		"A lock abc, A release a, A release c, B lock abc, B behind b/party-0"
 	},
-	{
+	{HERE,
 		"no name is granted alone, and a later request for one of them waits behind",
 		"C lock b, A lock abc, A is pending, A has 000 abc, B lock a, B is pending,"
 		" C release, A has XXX abc, A release, B has X"
 	},
-	{
+	{HERE,
 		"an array with upgrades waits for sharers, and is granted as a whole",
 		"A share a, A share b, B share a, A lock abc, A is pending, B release, A has XXX abc"
 	},
-	{
+	{HERE,
 		"an attempt for several names that fails for one of them leaves no node",
 		"A share c, A lock b, B tryshare abc, B is busy, B nodes 0, B share a, B has S a"
 	},
-	{
+	{HERE,
 		"a refused name refuses the whole request, which leaves no node",
 		"A lock ab, A release, all deny /zklock/locks/c, A lock abc, A is no-auth, all nodes 0"
 	},
-	{
+	{HERE,
 		"an attempt for several names is refused because of one, although the released node of another still exists",
 		"A join tag=7, C join tag=7, A lock a, B lock b, C try abc, C is busy"
 	},
-	{
+	{HERE,
 		"the greatest allowed number of nodes is granted, and one more after a release",
 		"A join nodes=3, A lock abc, A is ok, A lock d, A is too-many, A release a, A lock d, A is ok"
 	},
-	{
+	{HERE,
 		"the last sequence number can be held; what draws one beyond the limit fails, and leaves no node",
 		LAST_NUMBER "A lock, A has X, B lock, B is used-up, B nodes 0, A nodes 1, B tryshare, B is used-up, B nodes 0"
 	},
-	{
+	{HERE,
 		"the first request after the queue was empty fails, too, and deletes the znode: the numbers start again",
 		LAST_NUMBER "A lock, A release, B lock, B is used-up, B lock, B is ok, B named __WRIT__0000000000, B nodes 1"
 	},
-	{
+	{HERE,
 		"an upgrade may use a number beyond the limit",
 		LAST_NUMBER "A share, A lock, A has X"
 	},
-	{
+	{HERE,
 		"a request beyond the limit fails, even if the answer to its create was lost",
 		LAST_NUMBER "A lock, B fault apply-and-drop, B lock, B connect, B is used-up, B nodes 0"
 	},
-	{
+	{HERE,
 		"a negative number is never used",
 		"A lock, A release, all number -5, A lock, A is used-up, A lock, A is ok"
 	},
-	{
+	{HERE,
 		"nor is the greatest one",
 		"A lock, A release, all number 2147483647, A lock, A is used-up, A lock, A is ok"
 	},
-	{
+	{HERE,
 		"a request for several names fails if one of them has no numbers left, and the next one is granted",
 		"A lock b, A release, all number 2147000001 b, A lock abc, A is used-up, A nodes 0, A lock abc, A is ok"
 	},
-	{
+	{HERE,
 		"a node that was first and is removed by hand is noticed before the grant",
 		"A lock a, A giveup, B lock ab, B is pending, B delete b, A lock b, A has XX ab,"
 		" A release a, B is pending, A release b, B has XX ab"
@@ -159,6 +159,27 @@ test_too_many(void)
 	is_int(zkl_request_status(request), ZKL_TOO_MANY, "data of more bytes than fit into a packet are refused");
 	zkl_request_end(request);
 	free(items);
+	scene_end(NULL);
+}
+
+/* Each name counts towards the limit: one is longer than a packet. */
+static void
+test_too_long(void)
+{
+	static char longest[600000];
+
+	memset(longest, 'n', sizeof(longest) - 1);
+	scene_begin(1);
+	for (int place = 0; place < 3; place++)
+	{
+		ZklLockItem items[3] = {{.name = "a",.mode = X}, {.name = "b",.mode = X}, {.name = "c",.mode = X}};
+		ZklRequest *request;
+
+		items[place].name = longest;
+		request = zkl_lock_request(A->session, items, 3, false, "", 0);
+		is_int(zkl_request_status(request), ZKL_TOO_MANY, "a name that is longer than a packet is refused at place %d of an array", place);
+		zkl_request_end(request);
+	}
 	scene_end(NULL);
 }
 
@@ -253,6 +274,7 @@ main(void)
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
 	test_parents_deleted();
 	test_too_many();
+	test_too_long();
 	test_foreign();
 	test_numbers_used_up_together();
 	test_foreign_children();

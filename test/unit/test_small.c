@@ -49,83 +49,83 @@ static const PlayVerb reader_verbs[] = {
 };
 
 static const Play plays[] = {
-	{
+	{HERE,
 		"a waiter for a permit counts the permits again after a reconnect",
 		"A permit, A permit, B permit, B is pending, B disconnect, A release, B connect, B is ok"
 	},
-	{
+	{HERE,
 		"a lock released during its downgrade leaves no node, and a pending confirmation succeeds",
 		"A lock a, A lock b, A downgrade! a, A confirm!, A release a, A nodes 1, A confirmed ok"
 	},
-	{
+	{HERE,
 		"a downgraded node whose answer was lost is deleted by both names",
 		"A lock, A fault apply-and-drop, A downgrade, A nodes 1, A release, A connect, A nodes 0"
 	},
-	{
+	{HERE,
 		"a downgrade whose node is missing is a loss, and is not repeated",
 		"A lock, A delete!, A downgrade, A lost 1, A sends mdd"
 	},
-	{
+	{HERE,
 		"after an unexpected error the node is found and removed at once",
 		"A lock b, A release, A fault apply-and-other-error, A lock b, A is error, A nodes 0"
 	},
-	{
+	{HERE,
 		"the node of a request that was given up before an unexpected error is found and removed",
 		"A lock b, A release, A fault apply-and-other-error, A lock! b, A giveup, A nodes 0"
 	},
-	{
+	{HERE,
 		"the check of several locks before their grant renews the lease, which a waiter does not have",
 		"B lock b, A lock ab, all pass 6000, A lease 0, B release, A lease 2000"
 	},
-	{
+	{HERE,
 		"a session is intact unless it has lost a lock that it has not released, or is lost itself",
 		"A intact yes, A lock a, A lock b, A intact yes, A delete! a, A confirm, A intact no, A release a, A intact yes,"
 		" A expire, A connect, A intact no"
 	},
-	{
+	{HERE,
 		"a refused downgrade is repeated, but not at once; the node is kept, and a confirmation does not wait",
 		"A lock, A denyreader, A downgrade, A sends m, A nodes 1, A confirm, A confirmed ok, all denyexactly,"
 		" all pass 1000, A named __READ__"
 	},
-	{
+	{HERE,
 		"a refused downgrade delays no confirmation after the release, which deletes the node",
 		"A lock, A denyreader, A downgrade!, A release, A sends dd, A nodes 0, A confirm, A confirmed ok, all denyexactly"
 	},
-	{
+	{HERE,
 		"the node of a refused downgrade is watched under its old name",
 		"A lock, A denyreader, A downgrade, A confirm, A confirmed ok, A delete, A confirm, A lost 1, all denyexactly"
 	},
-	{
+	{HERE,
 		"the node of a refused downgrade is watched under its old name also while the downgrade is repeated",
 		"A lock, A denyreader, A downgrade, A confirm, A confirmed ok, all stall! 1000, A ring!, A sends m, A delete,"
 		" A confirm, A lost 1, all denyexactly"
 	},
-	{
+	{HERE,
 		"a confirmation waits for a downgrade that is repeated",
 		"A lock, A fault no-auth, A downgrade, all stall! 1000, A ring!, A sends m, A confirm, A confirmed ok,"
 		" A named __READ__, A lost 0"
 	},
-	{
+	{HERE,
 		"a downgrade that is answered without answers to its operations is repeated",
 		"A lock, A fault no-auth, A downgrade, A named __WRIT__, all pass 5000, A named __READ__"
 	},
-	{
+	{HERE,
 		"a downgrade that is answered with another error is repeated",
 		"A lock, A fault other-error, A downgrade, A named __WRIT__, all pass 5000, A named __READ__"
 	},
-	{
+	{HERE,
 		"a downgrade that a busy server refuses is repeated",
 		"A lock, A fault throttle, A downgrade, A named __WRIT__, all pass 5000, A named __READ__"
 	},
-	{
+	{HERE,
 		"a node that an ACL forbids to delete does not slow down other retries: a create that a busy server has refused",
 		"A lock, all deny /zklock/locks/a, A release, A pass 30000, A fault throttle, A lock b, A has 0 b, A pass 50, A has X b"
 	},
-	{
+	{HERE,
 		"a downgrade that an ACL forbids does not slow down other retries",
 		"A lock, all deny /zklock/locks/a, A downgrade, A pass 30000, A fault throttle, A lock b, A has 0 b, A pass 50, A has X b"
 	},
-	{
+	{HERE,
 		"a node with an unknown outcome is searched for again, after a list was refused",
 		"A lock b, A release, A fault apply-and-drop, A lock b, all denyread /zklock/locks/b, A connect, A nodes 1,"
 		" all denyread, all pass 5000, A nodes 0"

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "recipe/queue/node.h"
+#include "recipe/queue/queue_order.h"
 #include "waiters.h"
 
 /* A session that is no party: it can proceed. */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "recipe/queue/node.h"
+#include "recipe/queue/node_names.h"
 #include "waiters.h"
 
 #define MAX_HELD 32

@@ -8,21 +8,13 @@
 #
 # Promise: 12.3
 
-use strict;
-use warnings;
-
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-use Test::More;
-use ZkLock::Check qw(fails_with failed_with nothing_left works);
-use ZkLock::Cluster;
 use ZkLock::Crowd;
 use ZkLock::Deadlock qw(wait_until_reported);
 use ZkLock::Installation;
 use ZkLock::Opponent;
-use ZkLock::Util qw(wait_until);
-use ZkLock::ZkClient;
-use ZkLock::ZkServer;
+use ZkLock::Test;
 
 my $build = $ENV{ZKLOCK_EARLIER} // die "ZKLOCK_EARLIER is not set; run scripts/test earlier\n";
 my $zk = ZkLock::ZkServer->start(tick_time => 500);
@@ -52,7 +44,6 @@ nothing_left($zkc, 'nothing is left');
 $_->stop for values %node;
 $zkc->close;
 $zk->stop;
-done_testing();
 
 sub test_exclusive
 {

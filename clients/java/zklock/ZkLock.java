@@ -97,10 +97,11 @@ public final class ZkLock {
     private static final int CHECK_MS = 15_000;
 
     // SQLSTATEs after which a transaction is repeated, with the same session; and with another
-    // one, also after 08xxx: the server stops, starts, is full, or is a standby.
+    // one, also after 08xxx: the server stops, starts, is full, is a standby, or has ended a
+    // session that was idle.
     private static final Set<String> AGAIN = Set.of("40001", "40P01");
     private static final Set<String> AGAIN_ELSEWHERE =
-            Set.of("57P01", "57P02", "57P03", "53300", "25006");
+            Set.of("57P01", "57P02", "57P03", "57P05", "53300", "25006");
 
     // The server notices the death of the program within 2 s, and that of its machine within 25 s.
     private static final String WATCH_CLIENT =
@@ -111,9 +112,9 @@ public final class ZkLock {
     private static final String TRANSACTION = String.format(
             "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;" + WATCH_CLIENT, "LOCAL");
 
-    // No timeout ends a session that waits for a lock, or is idle as the leader.
+    // No timeout ends a session that waits for a lock.
     private static final String LONG_SESSION = String.format(WATCH_CLIENT, "SESSION")
-            + "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0";
+            + "SET statement_timeout = 0; SET lock_timeout = 0";
 
     private final Connector connector;
 
@@ -132,7 +133,8 @@ public final class ZkLock {
      * <p>Repeats the transaction, up to five times, if the lock was lost (40001), after a
      * serialization failure or a deadlock, and with a new connection if the connection or the
      * ensemble failed before COMMIT was sent. The pauses grow to 1.6 s at most, so the restart of a
-     * server can outlast them. A call inside the work uses another session, which waits for its
+     * server can outlast them. 57014 is thrown: it may be your cancel or statement_timeout; if it is
+     * not, call withLock again. A call inside the work uses another session, which waits for its
      * caller if the name is the same.
      *
      * @param timeout of the wait for the lock, or null for no limit
@@ -176,7 +178,8 @@ public final class ZkLock {
     /**
      * Holds the lock at session level, with a connection of its own, until close(), which throws
      * LockLost if the lock was lost. The wait needs no snapshot and no transaction. In this session
-     * statement_timeout, lock_timeout and idle_session_timeout are off.
+     * statement_timeout and lock_timeout are off; idle_session_timeout counts also while the lock
+     * is held.
      *
      * @param timeout of the wait for the lock, or null for no limit
      */
@@ -395,16 +398,17 @@ public final class ZkLock {
      * The running statement of the step on held.conn is cancelled: a step that has changed
      * something elsewhere records it through a connection of its own.
      *
-     * <p>A program that hangs stays the leader: let a watchdog kill it, such as systemd's.
+     * <p>A program that hangs stays the leader, or becomes it: let a watchdog kill it, such as
+     * systemd's, or let the Connector set idle_session_timeout, to some seconds at least.
      */
     public final class Leader {
         private final String name;
         private final Duration every;
         private final Step step;
         private final CountDownLatch stop = new CountDownLatch(1);
-        private final CountDownLatch ended = new CountDownLatch(1);
+        private volatile CountDownLatch ended;
         private volatile Thread runner;
-        private volatile Connection conn;
+        private volatile Connection conn;       // null while it is opened
 
         private Leader(String name, Duration every, Step step) {
             this.name = name;
@@ -414,6 +418,7 @@ public final class ZkLock {
 
         /** Waits for the lock and leads, in one session after another, until stop(). */
         public void run() throws SQLException, InterruptedException {
+            ended = new CountDownLatch(1);
             runner = Thread.currentThread();
             try {
                 while (stop.getCount() > 0) {
@@ -453,6 +458,7 @@ public final class ZkLock {
         }
 
         private void lead() throws SQLException, InterruptedException {
+            conn = null;
             conn = connector.connect();
             try (Held held = acquire(conn, name, null)) {
                 while (stop.getCount() > 0 && !held.revoked()) {
@@ -468,7 +474,7 @@ public final class ZkLock {
 
         private boolean stepsDown(SQLException error) {
             boolean cancelled = stop.getCount() == 0 && CANCELLED.equals(error.getSQLState());
-            return error instanceof LockLost || error instanceof Stopped
+            return conn == null || error instanceof LockLost || error instanceof Stopped
                     || error instanceof CommitUnknown || cancelled
                     || canReconnect(error);
         }

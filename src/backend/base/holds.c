@@ -30,8 +30,8 @@ static int	n_entries = 0;
 /* Number of entries held in the ensemble. */
 static int	n_held = 0;
 
-/* Enough for the usual number of nested transaction levels. */
-#define FIRST_LEVELS 4
+/* Enough for most transactions: those with counts at one or two nest levels. */
+#define FIRST_LEVELS 2
 
 /* No entry has a count for a nest level deeper than this. */
 static int	deepest_level = 0;
@@ -104,21 +104,23 @@ zklock_hold_counts(ZklockHold *hold, ZklMode mode)
 	return mode == ZKL_MODE_EXCLUSIVE ? &hold->exclusive : &hold->shared;
 }
 
-/* Allocates an entry and the strings of its name as one piece. */
+/* Allocates an entry and the strings of its name as one piece; if both are the same, only one. */
 static ZklockHold *
 hold_new(ZklockKind kind, const ZklockName *name)
 {
 	uint64		key = zklock_name_hash(name->encoded, strlen(name->encoded));
 	size_t		encoded_size = strlen(name->encoded) + 1;
+	size_t		display_size = strcmp(name->display, name->encoded) == 0 ? 0 : strlen(name->display) + 1;
 	ZklockHold **chain = chain_of(kind, name);
 	ZklockHold *hold = MemoryContextAllocZero(TopMemoryContext, sizeof(ZklockHold) +
-											  encoded_size + strlen(name->display) + 1);
+											  encoded_size + display_size);
 
 	hold->kind = kind;
 	hold->key = key;
 	hold->name.hash = name->hash;
 	hold->name.encoded = strcpy((char *) (hold + 1), name->encoded);
-	hold->name.display = strcpy(hold->name.encoded + encoded_size, name->display);
+	hold->name.display = display_size == 0 ? hold->name.encoded
+		: strcpy(hold->name.encoded + encoded_size, name->display);
 	hold->next = *chain;
 	*chain = hold;
 	dlist_push_head(&zklock_holds, &hold->link);
@@ -329,6 +331,15 @@ zklock_list_hold(ZklockNameList *list, const ZklockHold *hold)
 		return;
 	if (list->n++ == 0)
 		list->name = name;
+}
+
+void
+zklock_keep_names(ZklockKeptNames *kept, const ZklockNameList *list)
+{
+	if (kept->list.n > 0 || list->n == 0)
+		return;
+	strlcpy(kept->name, list->name, sizeof(kept->name));
+	kept->list = (ZklockNameList) {.n = list->n, .name = kept->name};
 }
 
 const char *

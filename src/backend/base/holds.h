@@ -54,7 +54,9 @@ typedef struct ZklockHold
 	struct ZklockHold *next;	/* older, with the same hash value */
 	ZklockKind	kind;
 	int			capacity;		/* capacity of the semaphore */
+	int			pins;			/* calls that use this entry */
 	bool		published;		/* as a permit, to other backends (shared_memory.c) */
+	bool		lost;			/* set by the last check in loss.c */
 	ZklockName	name;
 	uint64		key;			/* zklock_name_hash() */
 	ZklockModeCounts shared;
@@ -64,13 +66,11 @@ typedef struct ZklockHold
 	int			max_levels;
 	uint64		local_key;		/* of the local lock, while that is held */
 	ZklMode		mode;			/* in which "lock" is held */
+	int			revocations_reported;	/* revocations of "lock" */
 	ZklLock    *lock;			/* NULL when not held in the ensemble; set by holds.c */
 	int64		token;
 	TimestampTz acquired_at;
-	int			revocations_reported;	/* revocations of "lock" */
 	ZklockFenceMark fence;		/* of "lock"; see fence.c */
-	bool		lost;			/* set by the last check in loss.c */
-	int			pins;			/* calls that use this entry */
 	uint64		acquired;		/* last call that acquired an array with it (locks.c) */
 	uint64		released;		/* last call of zklock_release() that found it */
 } ZklockHold;
@@ -154,12 +154,22 @@ typedef struct ZklockNameList
 	const char *name;			/* the first one */
 } ZklockNameList;
 
+/* A list that needs no hold. */
+typedef struct ZklockKeptNames
+{
+	ZklockNameList list;
+	char		name[ZKLOCK_LIST_NAME_BYTES];
+} ZklockKeptNames;
+
 /*
  * Adds a hold, whose name must stay as long as the list is used.  Permits of the first
  * semaphore are counted once.  A name that the client's encoding may lack is added as that
  * of the znode, because PostgreSQL would replace the error that has it by 22P05.
  */
 extern void zklock_list_hold(ZklockNameList *list, const ZklockHold *hold);
+
+/* Copies a list, unless one is kept already.  Neither throws nor allocates. */
+extern void zklock_keep_names(ZklockKeptNames *kept, const ZklockNameList *list);
 
 /* Returns the name of a hold for a message.  Neither throws nor allocates. */
 extern const char *zklock_hold_display(const ZklockHold *hold);

@@ -110,6 +110,7 @@ static void
 start_timeout(int64 timeout_ms)
 {
 	register_attempt_timeout();
+	zklock_cancel_begin();
 	(void) set_config_option("lock_timeout", "0", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
 	enable_timeout_after(attempt_timeout, (int) Min(timeout_ms, INT_MAX));

@@ -8,7 +8,7 @@
  * manager (lock_waiters.c), and it raises the error.  Nothing happens before a wait in the
  * ensemble has lasted for deadlock_timeout.  Called only by queue_wait.c.
  *
- * An interrupt leaves a step with longjmp(): zklock_end_long_wait() frees what it used.
+ * An interrupt leaves a step with longjmp(): zklock_end_search() frees what it used.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * loss.h
- *		Reports lost locks, and refuses commits that relied on them (loss.c).
+ *		Lost locks, and the commits that relied on them.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,6 +10,10 @@
 
 #include "backend/base/holds.h"
 
+
+/*
+ * Finds lost locks, and reports them (loss.c)
+ */
 
 /*
  * If locks were lost since the last call, removes them and raises 40001 with their names;
@@ -28,9 +32,10 @@ extern void zklock_report_loss(void);
  * For PG_CATCH.  If the error is, or results from, the cancel of a loss, raises that of
  * zklock_check_loss() instead, in this memory context.  Outside of a security-restricted
  * operation, so does one of a loss that restricted code got, and could not make forgotten.  Whether
- * the statement began in such an operation is passed, because only a rollback ends it.
+ * the statement began in such an operation is passed, because only a rollback ends it.  In a nested
+ * statement a cancel that also came from elsewhere stays one: a handler for 40001 must not catch it.
  */
-extern void zklock_translate_cancel(MemoryContext context, bool is_restricted);
+extern void zklock_translate_cancel(MemoryContext context, bool is_nested, bool is_restricted);
 
 /*
  * Makes sure that this transaction cannot commit, even if the error that the caller raises is
@@ -40,6 +45,15 @@ extern void zklock_fail_transaction(const ZklockNameList *list);
 
 /* Same, if the caller raises none: COMMIT will, or the server's log will name the locks. */
 extern void zklock_fail_later(const ZklockNameList *list);
+
+/* Will the commit of this transaction be refused, because it relied on what was lost? */
+extern bool zklock_has_failed(void);
+
+/* Raises 40001 if so, for a commit. */
+extern void zklock_raise_failure(void);
+
+/* Marks the locks that are lost and not reported yet, and returns their names.  Does not throw. */
+extern ZklockNameList zklock_mark_lost(void);
 
 /*
  * At the end of a transaction: releases the local locks of lost locks, so that an idle
@@ -51,6 +65,20 @@ extern void zklock_release_lost_locally(void);
 extern void zklock_withdraw_cancels(void);
 
 /*
+ * After a rollback, before its locks are released: logs the losses that no error has named.
+ * Neither throws nor waits.
+ */
+extern void zklock_log_unreported_losses(void);
+
+/* Another transaction begins. */
+extern void zklock_forget_failure(void);
+
+
+/*
+ * Refuses commits (commit_check.c)
+ */
+
+/*
  * At PRE_COMMIT and PRE_PREPARE: raises 40001 unless all locks are held as surely as
  * zklock.commit_check requires.  May wait, interruptibly, for one round trip and at most the
  * session timeout.
@@ -59,12 +87,6 @@ extern void zklock_check_commit(void);
 
 /* Same, before a command whose commit may not be refused. */
 extern void zklock_check_irreversible(void);
-
-/*
- * After the commit or prepare: logs the locks that were lost since the check, too late to
- * refuse the commit.  Neither throws nor waits.
- */
-extern void zklock_log_late_losses(void);
 
 /*
  * Called before a lock is released inside a transaction, also by the rollback of a
@@ -83,8 +105,8 @@ extern void zklock_check_release(const ZklockHold *released);
 extern void zklock_confirm_hold(const ZklockHold *hold);
 
 /*
- * The transaction has ended; after a rollback, its locks are not released yet.  Logs the losses that no
- * error has named.  Neither throws nor waits.
+ * The transaction has ended; its locks are not released yet.  Logs the losses that no error has
+ * named, and those that were detected too late to refuse the commit.  Neither throws nor waits.
  */
 extern void zklock_end_transaction(bool aborted);
 

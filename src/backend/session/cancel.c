@@ -47,8 +47,11 @@
  *   zklock_cancel_settle(), before it looks at the reason: what comes later stays.
  * - QueryCancelPending is set for us only in our handler, with SIGINT blocked, and cleared for us only
  *   in zklock_cancel_settle(), with all signals blocked; both in the backend's thread.
- * - "ours_alone" is true only if every cancel since QueryCancelPending was clear came from the handler.  So
- *   a cancel that is withdrawn, or taken for a timeout's, is nobody else's.
+ * - "source" is ZKLOCK only if every cancel since QueryCancelPending was clear came from the handler, and
+ *   none from elsewhere since a statement, also a nested one, or a timed attempt began, or a lock was granted.
+ *   PostgreSQL clears QueryCancelPending when it raises the error of a cancel; one of ours that comes while
+ *   the error of another is on its way to the hooks does not make it ours.  So a cancel that is withdrawn,
+ *   or taken for a loss or a timeout, is nobody else's.
  * - While a loss is requested, a next signal is on its way: within RETRY_MS, and ever more rarely
  *   while the session idles.
  * - A statement inside another one leaves the phase alone, or raises it from IDLE to RUNNING; and
@@ -94,12 +97,20 @@ static timer_t timer;			/* sends it */
 static pthread_t own_thread;
 static struct sigaction sigint_before;
 
+/* Where the cancel came from that is pending, or was raised last. */
+typedef enum CancelSource
+{
+	UNKNOWN,
+	ZKLOCK,						/* from zklock alone */
+	ELSEWHERE
+} CancelSource;
+
 static volatile struct
 {
 	sig_atomic_t requested[ZKLOCK_N_CANCEL_REASONS];
 	sig_atomic_t is_new;		/* a loss was requested since the last signal */
 	sig_atomic_t phase;			/* ZklockPhase */
-	sig_atomic_t ours_alone;	/* the pending cancel was requested only by zklock */
+	sig_atomic_t source;		/* CancelSource */
 	sig_atomic_t n_idle;		/* signals in a row that found the session idle */
 	sig_atomic_t is_deadline_set;	/* the timer will fire at the end of the lease, or earlier */
 }			state;
@@ -115,7 +126,7 @@ on_sigint(int signo, siginfo_t *info, void *context)
 		sigint_before.sa_sigaction(signo, info, context);
 	else
 		sigint_before.sa_handler(signo);
-	state.ours_alone = false;
+	state.source = ELSEWHERE;
 }
 
 /* A wait for a heavyweight lock checks for a cancel before it ends. */
@@ -169,6 +180,22 @@ zklock_set_phase(ZklockPhase phase)
 	state.phase = phase;
 }
 
+/* A SIGINT that is pending is handled later, and counts. */
+void
+zklock_cancel_begin(void)
+{
+	sigset_t	all;
+	sigset_t	before;
+
+	if (state.source != ELSEWHERE)
+		return;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (!QueryCancelPending)
+		state.source = UNKNOWN;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 /* No hook runs between PostgreSQL's mark and the first commit of the command. */
 bool
 zklock_is_irreversible(void)
@@ -187,8 +214,8 @@ can_cancel_for_loss(void)
 static void
 cancel(void)
 {
-	if (!QueryCancelPending)
-		state.ours_alone = true;
+	if (!QueryCancelPending && state.source != ELSEWHERE)
+		state.source = ZKLOCK;
 	InterruptPending = true;
 	QueryCancelPending = true;
 	SetLatch(MyLatch);
@@ -382,10 +409,16 @@ zklock_cancel_is_requested(ZklockCancelReason reason)
 }
 
 bool
+zklock_cancel_is_ours(void)
+{
+	return state.source == ZKLOCK;
+}
+
+bool
 zklock_is_timeout_alone(void)
 {
 	return state.requested[ZKLOCK_CANCEL_TIMEOUT] && !state.requested[ZKLOCK_CANCEL_LOSS] &&
-		state.ours_alone;
+		state.source == ZKLOCK;
 }
 
 void
@@ -399,11 +432,12 @@ zklock_cancel_settle(ZklockCancelReason reason)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	state.requested[reason] = false;
-	if (!state.requested[ZKLOCK_CANCEL_LOSS] && !state.requested[ZKLOCK_CANCEL_TIMEOUT])
+	if (!state.requested[ZKLOCK_CANCEL_LOSS] && !state.requested[ZKLOCK_CANCEL_TIMEOUT] &&
+		state.source == ZKLOCK)
 	{
-		if (state.ours_alone && !zklock_recovery_conflict_cancels())
+		if (!zklock_recovery_conflict_cancels())
 			QueryCancelPending = false;
-		state.ours_alone = false;
+		state.source = UNKNOWN;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
@@ -423,7 +457,11 @@ zklock_lease_watch(ZklSession *session)
 {
 	watched = session;
 	if (session == NULL)
+	{
 		state.is_deadline_set = false;
-	else if (!state.is_deadline_set)
+		return;
+	}
+	zklock_cancel_begin();
+	if (!state.is_deadline_set)
 		signal_backend();
 }

@@ -48,6 +48,9 @@ extern void zklock_on_loss_io(void);
 
 extern bool zklock_cancel_is_requested(ZklockCancelReason reason);
 
+/* Returns whether the cancel that is pending, or was raised last, came from nowhere else. */
+extern bool zklock_cancel_is_ours(void);
+
 /* Returns whether a timeout is the only reason, and no cancel came from anywhere else. */
 extern bool zklock_is_timeout_alone(void);
 
@@ -60,6 +63,12 @@ extern void zklock_cancel_settle(ZklockCancelReason reason);
 
 /* A loss is still requested although a statement has ended: tries again at once. */
 extern void zklock_cancel_retry(void);
+
+/*
+ * A statement, also inside another one, or an attempt with a timeout begins: no error of a cancel is
+ * on its way.  A cancel from elsewhere that is not pending has been handled.
+ */
+extern void zklock_cancel_begin(void);
 
 /* Set by the hooks of hooks.c alone. */
 extern ZklockPhase zklock_phase(void);

@@ -43,12 +43,13 @@ typedef struct Slot
 	ZklockPublishedSession session; /* session_id 0: empty */
 	uint32		pending_deletes;	/* atomic; written by any thread of the backend */
 	int			n_semaphores;
-	struct
-	{
-		uint64		semaphore;
-		int			count;		/* not 0 */
-	}			permits[MAX_SEMAPHORES];
 } Slot;
+
+typedef struct PermitCount
+{
+	uint64		semaphore;
+	int			count;			/* not 0 */
+} PermitCount;
 
 typedef struct Counters
 {
@@ -58,6 +59,12 @@ typedef struct Counters
 
 /* MaxBackends of them. */
 static Slot *slots;
+
+/*
+ * MAX_SEMAPHORES for each slot.  They are apart, because each session, before its first lock, looks
+ * at all slots: a new backend has mapped none of these pages yet, a megabyte of a thousand backends.
+ */
+static PermitCount *permit_counts;
 static LWLock *lock;
 static Counters *counters;
 
@@ -83,6 +90,7 @@ zklock_at_shmem_request(void)
 	if (previous.request)
 		previous.request();
 	RequestAddinShmemSpace(mul_size(MaxBackends, sizeof(Slot)));
+	RequestAddinShmemSpace(mul_size(MaxBackends, MAX_SEMAPHORES * sizeof(PermitCount)));
 	RequestNamedLWLockTranche("zklock", 1);
 	RequestAddinShmemSpace(sizeof(Counters));
 }
@@ -96,6 +104,8 @@ init_shared_memory(void)
 	slots = ShmemInitStruct("zklock sessions", size, &found);
 	if (!found)
 		memset(slots, 0, size);
+	size = mul_size(MaxBackends, MAX_SEMAPHORES * sizeof(PermitCount));
+	permit_counts = ShmemInitStruct("zklock permits", size, &found);
 	lock = &GetNamedLWLockTranche("zklock")->lock;
 	counters = ShmemInitStruct("zklock", sizeof(Counters), &found);
 	if (found)
@@ -139,6 +149,12 @@ my_slot(void)
 
 	Assert(slot >= 0 && slot < MaxBackends);
 	return &slots[slot];
+}
+
+static PermitCount *
+permits_of(const Slot *slot)
+{
+	return &permit_counts[(slot - slots) * MAX_SEMAPHORES];
 }
 
 /* Returns the slot with this session of this namespace, or NULL. */
@@ -264,9 +280,10 @@ static int
 find_semaphore(uint64 semaphore)
 {
 	const Slot *mine = my_slot();
+	const PermitCount *permits = permits_of(mine);
 	int			i = 0;
 
-	while (i < mine->n_semaphores && mine->permits[i].semaphore != semaphore)
+	while (i < mine->n_semaphores && permits[i].semaphore != semaphore)
 		i++;
 	return i;
 }
@@ -275,6 +292,7 @@ void
 zklock_publish_permit(ZklockHold *hold)
 {
 	Slot	   *mine = my_slot();
+	PermitCount *permits = permits_of(mine);
 	int			i = find_semaphore(hold->key);	/* only this backend writes there */
 
 	if (hold->published)
@@ -288,11 +306,11 @@ zklock_publish_permit(ZklockHold *hold)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (i == mine->n_semaphores)
 	{
-		mine->permits[i].semaphore = hold->key;
-		mine->permits[i].count = 0;
+		permits[i].semaphore = hold->key;
+		permits[i].count = 0;
 		mine->n_semaphores++;
 	}
-	mine->permits[i].count++;
+	permits[i].count++;
 	LWLockRelease(lock);
 	hold->published = true;
 }
@@ -301,14 +319,15 @@ void
 zklock_withdraw_permit(ZklockHold *hold)
 {
 	Slot	   *mine = my_slot();
+	PermitCount *permits = permits_of(mine);
 	int			i = find_semaphore(hold->key);
 
 	if (!hold->published)
 		return;
 	Assert(i < mine->n_semaphores);
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (--mine->permits[i].count == 0)
-		mine->permits[i] = mine->permits[--mine->n_semaphores];
+	if (--permits[i].count == 0)
+		permits[i] = permits[--mine->n_semaphores];
 	LWLockRelease(lock);
 	hold->published = false;
 }
@@ -332,8 +351,8 @@ zklock_copy_published(ZklockPublished *copy)
 			copy->permits[copy->n_permits++] = (ZklockPublishedPermit)
 		{
 			.pid = slot->session.pid,
-				.semaphore = slot->permits[k].semaphore,
-				.count = slot->permits[k].count
+				.semaphore = permits_of(slot)[k].semaphore,
+				.count = permits_of(slot)[k].count
 		};
 	}
 	LWLockRelease(lock);

@@ -36,6 +36,7 @@
 #include "nodes/parsenodes.h"
 #include "replication/logicalworker.h"
 #include "storage/ipc.h"
+#include "tcop/pquery.h"
 #include "tcop/utility.h"
 #include "utils/backend_status.h"
 #include "utils/resowner.h"
@@ -61,6 +62,9 @@ static struct
 /* The commit check of this transaction has begun. */
 static bool commit_checked = false;
 
+/* Since this backend's first grant: zklock_before_participants() is in PostgreSQL's list. */
+static bool has_granted = false;
+
 /* A statement of this transaction has called a hook of ours. */
 static bool is_used = false;
 
@@ -73,7 +77,6 @@ static TimestampTz last_message = 0;
 
 /* How many statements run, one inside the other. */
 static int	depth = 0;
-
 
 /*
  * Commands that cannot be undone.  PostgreSQL refuses a command inside a transaction block
@@ -108,22 +111,40 @@ check_before_irreversible(Node *command, bool is_top_level)
 }
 
 /*
- * At PRE_COMMIT: does the commit belong to a command that cannot be undone?  The last one
- * comes after the end of the command.  A message of the client in between uses the
- * transaction for something else.
+ * A message that calls no hook is a fast-path call, or prepares a statement.  The error of a loss
+ * at the end of the latter would follow the answer that the statement is prepared: psycopg, for
+ * one, does not expect two answers.  It has read and written nothing, so the next statement
+ * reports the loss.  Without track_activities they look the same.  A fast-path call in a pipeline
+ * leaves the session idle in a transaction, which a later message commits.  Every other way into
+ * that state has called a hook.
+ */
+static bool
+may_be_fast_path(void)
+{
+	return MyBEEntry == NULL || MyBEEntry->st_state == STATE_FASTPATH ||
+		MyBEEntry->st_state == STATE_IDLEINTRANSACTION || MyBEEntry->st_state == STATE_DISABLED;
+}
+
+/*
+ * At PRE_COMMIT: does the commit belong to a command that cannot be undone?  The last one comes after
+ * the end of the command, in a pipeline at its Sync.  A fast-path call in between uses the transaction for
+ * something else; a statement ends the phase.
  */
 static bool
 is_irreversible_commit(void)
 {
 	return zklock_is_irreversible() &&
 		(depth > 0 || zklock_phase() != ZKLOCK_MUTED ||
-		 GetCurrentStatementStartTimestamp() == last_message);
+		 GetCurrentStatementStartTimestamp() == last_message || !may_be_fast_path());
 }
 
+/* A statement begins. */
 static void
 mark_used(void)
 {
 	is_used = true;
+	if (has_granted)
+		zklock_cancel_begin();
 
 	/* The command that could not be undone has ended. */
 	if (depth == 0 && zklock_phase() == ZKLOCK_MUTED)
@@ -160,19 +181,6 @@ zklock_at_pre_prepare(void)
 				 IsLogicalWorker()
 				 ? errhint("Create the subscription with two_phase = off, or acquire no locks in triggers of its tables.")
 				 : errhint("Acquire it at session level with zk_lock() or zk_acquire_permit(), or do not use PREPARE TRANSACTION.")));
-}
-
-/*
- * A message that calls no hook is a fast-path call, or prepares a statement.  The error of a loss
- * at the end of the latter would follow the answer that the statement is prepared: psycopg, for
- * one, does not expect two answers.  It has read and written nothing, so the next statement
- * reports the loss.  Without track_activities they look the same.
- */
-static bool
-may_be_fast_path(void)
-{
-	return MyBEEntry == NULL || MyBEEntry->st_state == STATE_FASTPATH ||
-		MyBEEntry->st_state == STATE_DISABLED;
 }
 
 /*
@@ -222,9 +230,6 @@ zklock_before_participants(XactEvent event, void *arg)
 	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
 		check_at_commit(event);
 }
-
-/* The callback above is in PostgreSQL's list: since this backend's first grant. */
-static bool has_granted = false;
 
 /*
  * Moves zklock_before_participants() to the front of PostgreSQL's list of callbacks.  The one
@@ -276,8 +281,6 @@ zklock_at_transaction(XactEvent event, void *arg)
 	is_used = false;
 	last_message = GetCurrentStatementStartTimestamp();
 	end_phase(is_abort);
-	if (!is_abort)
-		zklock_log_late_losses();
 	zklock_end_transaction(is_abort);
 }
 
@@ -303,8 +306,7 @@ static void
 zklock_at_resource_release(ResourceReleasePhase phase, bool is_commit,
 						   bool is_top_level, void *arg)
 {
-	if (phase == RESOURCE_RELEASE_LOCKS && is_top_level &&
-		CurrentResourceOwner == TopTransactionResourceOwner)
+	if (phase == RESOURCE_RELEASE_LOCKS && CurrentResourceOwner == TopTransactionResourceOwner)
 	{
 		zklock_release_levels(1);
 		if (zklock_holds_any())
@@ -352,6 +354,17 @@ leave_statement(const StatementState *before, bool keeps_muted)
 		zklock_cancel_retry();
 }
 
+/*
+ * Can a function of the client catch the error?  Statements of a deferred trigger, of a function that is
+ * called by the fast path or evaluated while a statement is planned, run inside no other one, but
+ * not in a portal.
+ */
+static bool
+is_nested(void)
+{
+	return depth > 0 || ActivePortal == NULL;
+}
+
 /* Runs a part of a statement. */
 #define ZKLOCK_STATEMENT(part, may_be_cancelled) \
 	do { \
@@ -364,7 +377,7 @@ leave_statement(const StatementState *before, bool keeps_muted)
 		PG_CATCH(); \
 		{ \
 			leave_statement(&before, false); \
-			zklock_translate_cancel(before.context, before.is_restricted); \
+			zklock_translate_cancel(before.context, is_nested(), before.is_restricted); \
 			PG_RE_THROW(); \
 		} \
 		PG_END_TRY(); \

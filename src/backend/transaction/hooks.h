@@ -1,14 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * transaction.h
+ * hooks.h
  *		The hooks into PostgreSQL.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef ZKLOCK_TRANSACTION_H
-#define ZKLOCK_TRANSACTION_H
-
-
+#ifndef ZKLOCK_HOOKS_H
+#define ZKLOCK_HOOKS_H
 
 /*
  * The hooks into PostgreSQL that release locks and report lost ones (hooks.c)
@@ -17,4 +15,4 @@
 /* Called once, from _PG_init(). */
 extern void zklock_install_hooks(void);
 
-#endif							/* ZKLOCK_TRANSACTION_H */
+#endif							/* ZKLOCK_HOOKS_H */

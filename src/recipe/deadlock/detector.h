@@ -21,7 +21,7 @@
  * leaves itself in the same way, to the end of the step, if it has no answer
  * (zkl__step_run()) or no memory.  So a state that must not be lost is noted in the
  * ZklDetector before.  Of the layers below it uses only what recipe.h and batch.h declare, and
- * the names and order of nodes (queue/node.h).
+ * the names and order of nodes (queue/node_names.h, queue/queue_order.h).
  *
  *-------------------------------------------------------------------------
  */

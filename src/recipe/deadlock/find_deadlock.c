@@ -20,7 +20,7 @@
  * Which sessions cannot proceed
  */
 
-/* Clears "stuck" of every vertex that can proceed, until no further one can. */
+/* Clears "stuck" of vertices that wait only for some that are not stuck, until no further one does. */
 static void
 reduce(ZklSnapshot *s)
 {
@@ -30,7 +30,6 @@ reduce(ZklSnapshot *s)
 		v->n_blockers = 0;
 		for (const ZklEdge *edge = v->out; edge && (v->n_blockers == 0 || !v->is_or_wait); edge = edge->next_out)
 			v->n_blockers++;
-		v->stuck = v->stuck && !v->can_proceed && v->n_blockers > 0;
 		if (!v->stuck)
 			s->queue[s->tail++] = v;
 	}
@@ -89,7 +88,7 @@ static ZklFound
 narrow(ZklSnapshot *s)
 {
 	for (ZklVertex *v = s->vertices; v < s->vertices + s->n; v++)
-		v->stuck = true;
+		v->stuck = v->out && !v->can_proceed;
 	for (;;)
 	{
 		bool		changed = false;

@@ -3,9 +3,11 @@
  * find_deadlock_internal.h
  *		What the files of the search share: the snapshot.
  *
- *		find_deadlock_snapshot.c	collects the answers; what to read next
- *		find_deadlock_edges.c		who waits for whom
  *		find_deadlock.c				searches the graph; the result
+ *		find_deadlock_edges.c		who waits for whom
+ *		find_deadlock_snapshot.c	collects the answers; what to read next
+ *
+ * A file calls only files below it.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +15,7 @@
 #define ZKL_FIND_DEADLOCK_INTERNAL_H
 
 #include "find_deadlock.h"
-#include "recipe/queue/node.h"
+#include "recipe/queue/queue_order.h"
 
 #define MAX_PLACES 2048			/* a power of two above ZKL_SEARCH_MAX_READS */
 

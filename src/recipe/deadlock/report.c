@@ -22,7 +22,7 @@
 
 #include "report.h"
 
-/* Shortest line, with its end. */
+/* Shortest line, without its end: "h0+0+0+0 ". */
 #define MIN_LINE 9
 
 
@@ -159,7 +159,7 @@ ZklReport *
 zkl_report_decode(ZklScratch *scratch, const char *data, int length)
 {
 	Reading		r;
-	size_t		lines = (size_t) length / MIN_LINE + 1;
+	size_t		lines = (size_t) length / MIN_LINE;
 	char	   *text;
 
 	if (length <= 0 || length > ZKL_REPORT_MAX || memchr(data, '\0', (size_t) length))

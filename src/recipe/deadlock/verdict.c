@@ -16,7 +16,7 @@
  *-------------------------------------------------------------------------
  */
 #include "detector.h"
-#include "recipe/queue/node.h"
+#include "recipe/queue/node_names.h"
 
 /* How long the others may take to answer, and how often their reports are read. */
 #define ANSWER_MS 2000

@@ -5,7 +5,7 @@
  *
  * All nodes of a request are created by one create or one multi.  So requests for
  * several locks are in the same order in all queues and cannot deadlock each other.
- * The nodes are granted or given up together; queue_lock.c handles each one in
+ * The nodes are granted or given up together; node.c handles each one in
  * between.
  *
  *-------------------------------------------------------------------------

@@ -86,11 +86,10 @@ zkl__hold_watch_revoked(ZklNode *node, int32_t version)
 	if (node->state != NODE_HELD)
 		return;
 	zkl__note_asked(node);
-	zkl__node_keep_never(node);
 	zkl__hold_watch_restore(node, version);
 }
 
-/* What follows from the answer depends on whose node it is (held.c). */
+/* What follows from the answer depends on whose node it is (hold_news.c). */
 static void
 on_hold_watch_set(ZklCall *call, const ZklResult *result)
 {

@@ -11,7 +11,7 @@
  *
  * A contender asks for the node (ask.c).  The watch on the node reports that, so the
  * node is read right after the grant, after each event, and on each new connection.  What
- * follows is decided with the session's mutex held, on the thread that reads the answer (held.c).
+ * follows is decided with the session's mutex held, on the thread that reads the answer (hold_news.c).
  *
  * Other programs do not ask.  So every n T/12 the session looks at a queue with n
  * contenders in which it keeps a node, and asks on behalf of a waiter.
@@ -149,10 +149,10 @@ zkl__kept_make_room(ZklSession *session, int n_nodes, size_t path_bytes, size_t 
 	if (has_room(session, n_nodes, path_bytes, data_bytes))
 		return true;
 	kept = sort_kept(session, &n);
-	zkl__leave_begin(session);
+	zkl__deletes_begin(session);
 	for (int i = 0; i < n && !has_room(session, n_nodes, path_bytes, data_bytes); i++)
 		zkl__node_leave(kept[i]);
-	zkl__leave_end(session);
+	zkl__deletes_end(session);
 	free(kept);
 	return has_room(session, n_nodes, path_bytes, data_bytes);
 }
@@ -160,11 +160,11 @@ zkl__kept_make_room(ZklSession *session, int n_nodes, size_t path_bytes, size_t 
 void
 zkl__kept_leave_all(ZklSession *session)
 {
-	zkl__leave_begin(session);
+	zkl__deletes_begin(session);
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 		if (node->is_kept)
 			zkl__node_leave(node);
-	zkl__leave_end(session);
+	zkl__deletes_end(session);
 }
 
 
@@ -234,7 +234,7 @@ zkl__kept_due(ZklSession *session)
 
 	if (!zkl__take_due(session, &zkl__locks(session)->kept_ms, now))
 		return;
-	zkl__leave_begin(session);
+	zkl__deletes_begin(session);
 	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 	{
 		if (node->keep != ZKL_KEEP_MAY || node->state != NODE_HELD)
@@ -249,5 +249,5 @@ zkl__kept_due(ZklSession *session)
 		if (node->was_kept)
 			set_due(node);
 	}
-	zkl__leave_end(session);
+	zkl__deletes_end(session);
 }

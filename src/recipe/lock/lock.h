@@ -6,11 +6,11 @@
  * From the top to the bottom; a file calls only files below it:
  *
  *		check_request.c		asserts what states promise, in builds with ZKL_CHECKS
- *		requests.c			all requests of a session: their start, and what their owner may ask
+ *		request_api.c		requests for their owner: start, questions, taking the locks, end
  *		advance.c			one request: advancing, the news of its nodes, grant
  *		create.c			... creating its nodes and the znodes above them
  *		request.c			... its state, its nodes, its failure
- *		held.c				what the watch of a held node has found: one table
+ *		hold_news.c			what the watch of a held node has found: one table
  *		kept.c				nodes that stay after their lock was released
  *		lock.c				held locks: release, downgrade, confirmation, loss
  *		hold_watch.c		the watch that detects loss, revocation, and requests for kept nodes
@@ -30,7 +30,7 @@ typedef struct ZklPermit ZklPermit;
 /* What this folder keeps about a session; each group belongs to one file. */
 struct ZklLocks
 {
-	/* requests.c */
+	/* request_api.c */
 	ZklRequest *first_request;	/* the youngest */
 	ZklRequest *first_marked;	/* requests to be advanced, oldest first */
 	ZklRequest *last_marked;
@@ -143,7 +143,7 @@ struct ZklRequest
 	int			parents_raw_code;
 };
 
-/* requests.c */
+/* request_api.c */
 extern ZklRequest *zkl__lock_request(ZklSession *session, const ZklLockItem *items,
 									 int n_items, bool non_blocking, const char *data,
 									 int data_len);
@@ -202,7 +202,7 @@ extern void zkl__confirm_start(ZklSession *session, bool fresh);
 extern ZklStatus zkl__confirm_status(ZklSession *session);
 extern void zkl__locks_free(ZklSession *session);
 
-/* held.c */
+/* hold_news.c */
 
 /* Whose node is it? */
 typedef enum ZklHeldBy

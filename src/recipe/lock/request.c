@@ -149,12 +149,12 @@ zkl__request_fail(ZklRequest *request, ZklStatus status, int culprit, int raw_co
 	request->status = status;
 	request->culprit = culprit;
 	request->raw_code = raw_code;
-	zkl__leave_begin(request->session);
+	zkl__deletes_begin(request->session);
 	zkl__request_leave_permit(request);
 	for (int i = 0; i < request->n; i++)
 		if (request->nodes[i])
 			zkl__node_leave(request->nodes[i]);
-	zkl__leave_end(request->session);
+	zkl__deletes_end(request->session);
 	zkl__request_free_locks(request);
 	zkl__wake_at_unlock(request->session);
 }
@@ -183,6 +183,8 @@ zkl__request_node_new(ZklRequest *request, int index, const char *lock_path,
 	if (node == NULL)
 		return NULL;
 	node->is_upgrade = is_upgrade;
+	if (is_upgrade && !request->non_blocking)
+		node->guid_end |= ZKL_UPGRADE_BIT;
 	node->anchor = is_upgrade ? &request->locks[index]->base : NULL;
 	node->non_blocking = request->non_blocking && request->permit == NULL;
 	node->request = request;

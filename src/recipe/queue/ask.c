@@ -4,7 +4,7 @@
  *		Asks other sessions for nodes that they may keep.
  *
  * A contender asks by a change of the node's data, which its owner watches.  The owner
- * deletes a node that it only keeps, or answers that it is in use (lock/held.c).  The
+ * deletes a node that it only keeps, or answers that it is in use (lock/hold_news.c).  The
  * change names the version that was read, so it replaces neither an answer nor another
  * program's data.
  *
@@ -248,12 +248,12 @@ zkl__ask_for_kept(ZklSession *session, const char *lock_path, const ZklResult *l
  * the local lock, which the owner of the predecessor needed to create it; or 0.
  */
 static uint64_t
-released_by(const ZklNode *node, const char *other)
+released_by(const ZklNode *node, const char *predecessor)
 {
 	uint32_t	tag = zkl__config(node->session)->server_tag;
 	ZklContender contender;
 
-	return tag != 0 && !node->priv->none_released && zkl_parse_child(other, &contender) &&
+	return tag != 0 && !node->priv->none_released && zkl_parse_child(predecessor, &contender) &&
 		contender.guid_end >> 32 == tag ? contender.owner : 0;
 }
 
@@ -266,11 +266,11 @@ zkl__node_awaits_release(const ZklNode *node)
 
 /* Returns whether its session may keep a predecessor; whether it does is in the node's data. */
 static bool
-may_be_kept(const ZklNode *node, const char *other)
+may_be_kept(const ZklNode *node, const char *predecessor)
 {
 	ZklContender contender;
 
-	return released_by(node, other) == 0 && zkl_parse_child(other, &contender) &&
+	return released_by(node, predecessor) == 0 && zkl_parse_child(predecessor, &contender) &&
 		zkl_may_be_kept(&contender);
 }
 
@@ -286,10 +286,10 @@ is_granted(const ZklResult *list, const char *child)
 
 /* Returns whether a node may wait for this predecessor in the list. */
 bool
-zkl__node_may_wait(const ZklNode *node, const char *other, const ZklResult *list)
+zkl__node_may_wait(const ZklNode *node, const char *predecessor, const ZklResult *list)
 {
-	return !node->non_blocking || released_by(node, other) != 0 ||
-		(may_be_kept(node, other) && is_granted(list, other));
+	return !node->non_blocking || released_by(node, predecessor) != 0 ||
+		(may_be_kept(node, predecessor) && is_granted(list, predecessor));
 }
 
 /* Does a non-blocking attempt wait for the answer of a session that it has asked? */

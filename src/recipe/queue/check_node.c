@@ -67,8 +67,8 @@ check_call(const ZklNode *node)
 		ZKL_ASSERT(call == NULL);
 	if (node->state == NODE_MOVING_UP || node->state == NODE_DOWNGRADING)
 		ZKL_ASSERT(call != NULL || node->priv->wanted);
-	ZKL_ASSERT(!node->priv->is_put_off || (node->state == NODE_LEAVING && call == NULL &&
-										   zkl__queues(node->session)->leave_depth > 0));
+	ZKL_ASSERT(!node->priv->is_collected || (node->state == NODE_LEAVING && call == NULL &&
+											 zkl__queues(node->session)->collect_depth > 0));
 	/* The end of the session frees calls without an answer. */
 	ZKL_ASSERT(call == NULL || zkl__is_final(node->session) || call->subject == node ||
 			   node->state == NODE_LEAVING);
@@ -94,7 +94,7 @@ zkl__check_nodes(const ZklSession *session)
 	const ZklNode *node = zkl__nodes(session);
 	int			n_wanted = 0;
 	int			n_pending = 0;
-	int			n_put_off = 0;
+	int			n_collected = 0;
 
 	for (int i = 0; node && i < ZKL_N_CHECKED; i++, node = node->next)
 	{
@@ -102,11 +102,11 @@ zkl__check_nodes(const ZklSession *session)
 		ZKL_ASSERT(node->news == 0);
 		n_wanted += node->priv->wanted;
 		n_pending += node->priv->is_pending;
-		n_put_off += node->priv->is_put_off;
+		n_collected += node->priv->is_collected;
 	}
 	ZKL_ASSERT(node || (n_wanted == queues->n_wanted && n_pending == queues->n_pending &&
-						n_put_off == queues->n_put_off));
-	ZKL_ASSERT(queues->first_marked == NULL && queues->leave_depth >= 0);
+						n_collected == queues->n_collected));
+	ZKL_ASSERT(queues->first_marked == NULL && queues->collect_depth >= 0);
 }
 
 #endif

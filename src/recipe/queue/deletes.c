@@ -4,7 +4,7 @@
  *		Gives nodes up, in any state, and deletes them, alone or together.
  *
  * The delete of a node that is given up is retried until the server confirms that the
- * node is gone, or the session ends.  Between zkl__leave_begin() and zkl__leave_end()
+ * node is gone, or the session ends.  Between zkl__deletes_begin() and zkl__deletes_end()
  * deletes are collected and then sent in one multi.
  *
  *-------------------------------------------------------------------------
@@ -48,7 +48,7 @@ log_refusal(ZklNode *node)
 
 /* The node is GONE: it does not exist, or no longer exists. */
 static void
-gone(ZklNode *node)
+node_gone(ZklNode *node)
 {
 	count_pending(node);
 	zkl__uses_end(node->session, &node->uses);
@@ -57,10 +57,10 @@ gone(ZklNode *node)
 }
 
 static void
-deleted(ZklNode *node)
+node_deleted(ZklNode *node)
 {
 	zkl__node_take(node, ON_DELETED);
-	gone(node);
+	node_gone(node);
 }
 
 static void
@@ -81,23 +81,23 @@ on_deleted(ZklCall *call, const ZklResult *result)
 		zkl__node_send_delete(node);
 	}
 	else
-		deleted(node);
+		node_deleted(node);
 }
 
 static void
-put_off(ZklNode *node)
+collect(ZklNode *node)
 {
 	ZklQueues  *queues = zkl__queues(node->session);
 
-	if (node->priv->is_put_off)
+	if (node->priv->is_collected)
 		return;
-	node->priv->is_put_off = true;
-	node->priv->next_put_off = queues->put_off;
-	queues->put_off = node;
-	queues->n_put_off++;
+	node->priv->is_collected = true;
+	node->priv->next_collected = queues->collected;
+	queues->collected = node;
+	queues->n_collected++;
 }
 
-/* Deletes a node that is LEAVING, alone, or with others in zkl__leave_end(). */
+/* Deletes a node that is LEAVING, alone, or with others in zkl__deletes_end(). */
 void
 zkl__node_send_delete(ZklNode *node)
 {
@@ -105,8 +105,8 @@ zkl__node_send_delete(ZklNode *node)
 
 	if (!zkl__node_can_send(node))
 		return;
-	if (zkl__queues(node->session)->leave_depth > 0 && node->priv->new_name[0] == '\0')
-		put_off(node);
+	if (zkl__queues(node->session)->collect_depth > 0 && node->priv->new_name[0] == '\0')
+		collect(node);
 	else
 		node->priv->state_call = zkl__send(zkl__node_call(node, on_deleted), &op);
 }
@@ -127,17 +127,17 @@ zkl__node_leave(ZklNode *node)
 	if (node->state == NODE_GONE)
 		return;
 	zkl__node_take(node, ON_GIVEN_UP);
-	zkl__node_left(node);
+	zkl__node_dispose(node);
 }
 
 /* A node that was given up is deleted, or is freed with its last call. */
 void
-zkl__node_left(ZklNode *node)
+zkl__node_dispose(ZklNode *node)
 {
 	if (node->state == NODE_LEAVING)
 		zkl__node_send_delete(node);
 	else if (node->state == NODE_GONE)
-		gone(node);
+		node_gone(node);
 }
 
 /*
@@ -174,10 +174,10 @@ on_all_deleted(ZklCall *call, const ZklResult *result)
 
 	for (ZklNode *node = call->detail; node; node = next)
 	{
-		next = node->priv->next_put_off;
+		next = node->priv->next_collected;
 		node->priv->state_call = NULL;
 		if (result->code == ZKL_RC_OK)
-			deleted(node);
+			node_deleted(node);
 		else if (result->code != ZKL_RC_CONNECTION_LOSS)
 			zkl__node_send_delete(node);
 	}
@@ -191,7 +191,7 @@ delete_together(ZklSession *session, ZklNode *nodes, int n, ZklHandler handler)
 	ZklCall    *call = zkl__call_new(session, handler, NULL, NULL);
 	int			i = 0;
 
-	for (const ZklNode *node = nodes; ops && node; node = node->priv->next_put_off)
+	for (const ZklNode *node = nodes; ops && node; node = node->priv->next_collected)
 		ops[i++] = zkl__op_for_node(ZKL_OP_DELETE, node);
 	if (call)
 		call->detail = nodes;
@@ -220,41 +220,41 @@ on_deleted_together(ZklCall *call, const ZklResult *result)
 		return;
 	}
 	for (int i = 0; i < at; i++)
-		link = &(*link)->priv->next_put_off;
+		link = &(*link)->priv->next_collected;
 	failed = *link;
-	*link = failed->priv->next_put_off;
+	*link = failed->priv->next_collected;
 	failed->priv->state_call = NULL;
 	zkl__node_send_delete(failed);
 	again = delete_together(session, nodes, result->n_ops - 1, on_all_deleted);
-	for (ZklNode *node = nodes; node; node = node->priv->next_put_off)
+	for (ZklNode *node = nodes; node; node = node->priv->next_collected)
 		node->priv->state_call = again;
 }
 
 void
-zkl__leave_begin(ZklSession *session)
+zkl__deletes_begin(ZklSession *session)
 {
-	zkl__queues(session)->leave_depth++;
+	zkl__queues(session)->collect_depth++;
 }
 
 void
-zkl__leave_end(ZklSession *session)
+zkl__deletes_end(ZklSession *session)
 {
 	ZklQueues  *queues = zkl__queues(session);
 	ZklCall    *call = NULL;
-	ZklNode    *nodes = queues->put_off;
+	ZklNode    *nodes = queues->collected;
 	ZklNode    *next;
-	int			n = queues->n_put_off;
+	int			n = queues->n_collected;
 
-	if (--queues->leave_depth > 0)
+	if (--queues->collect_depth > 0)
 		return;
-	queues->put_off = NULL;
-	queues->n_put_off = 0;
+	queues->collected = NULL;
+	queues->n_collected = 0;
 	if (n > 1 && zkl__is_connected(session))
 		call = delete_together(session, nodes, n, on_deleted_together);
 	for (ZklNode *node = nodes; node; node = next)
 	{
-		next = node->priv->next_put_off;
-		node->priv->is_put_off = false;
+		next = node->priv->next_collected;
+		node->priv->is_collected = false;
 		node->priv->state_call = call;
 		if (n == 1)
 			zkl__node_send_delete(node);

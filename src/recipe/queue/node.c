@@ -1,393 +1,471 @@
 /*-------------------------------------------------------------------------
  *
  * node.c
- *		Names of lock nodes, and their order; names below a semaphore, and its capacity.
+ *		One node in the queue of a lock, from create to delete: sends what its state
+ *		requires, and takes the answers.
  *
- * The node names are those of Curator's InterProcessReadWriteLock and
- * InterProcessMutex and of kazoo's Lock, WriteLock and ReadLock.  Pure functions,
- * called on any thread.
+ * This is the queue lock of ZooKeeper's recipes.  Each contender has an ephemeral
+ * sequential node below the lock's znode, and the lowest number holds the lock.  Each
+ * waiter watches only its predecessor, so a release wakes one waiter.  queue.h
+ * describes the states (ZklNodeState).  MOVING_UP and DOWNGRADING are in move.c,
+ * LEAVING is in deletes.c.  The request sends the create, because it creates several
+ * nodes in one multi, and takes the news of the node (ZklNodeNews).
+ *
+ * Invariants:
+ *
+ * - A node is granted only by a list of the queue that shows it first, or by a proof
+ *	 (list_elision.c); neither is repeated on a new connection, where its request checks
+ *	 that it exists.  A missing predecessor is no proof: the predecessor may have given up,
+ *	 or a downgrade may have created a lower number.
+ * - A node waits for one answer at a time, that to node->priv->state_call.  Another state
+ *	 clears state_call (node_state.c), and a handler ignores the answer to any other call.
  *
  *-------------------------------------------------------------------------
  */
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "node.h"
+#include "internal.h"
 
-/* How a program names its nodes: prefix, GUID, infix, number. */
-typedef struct NodeNames
+/* Has the request fail; its nodes are deleted. */
+static void
+node_fail(ZklNode *node, ZklStatus status)
 {
-	ZklMaker	maker;
-	const char *prefix;
-	const char *separator;		/* between the groups of the GUID, and behind it */
-	const char *reader;			/* infix; NULL: no such mode */
-	const char *writer;			/* infix */
-} NodeNames;
-
-static const NodeNames all_node_names[] = {
-	[ZKL_NODE_NAMES_CURATOR] = {ZKL_MAKER_CURATOR, "_c_", "-", "__READ__", "__WRIT__"},
-	[ZKL_NODE_NAMES_CURATOR_MUTEX] = {ZKL_MAKER_CURATOR, "_c_", "-", NULL, "lock-"},
-	[ZKL_NODE_NAMES_KAZOO] = {ZKL_MAKER_KAZOO, "", "", "__rlock__", "__lock__"},
-};
-
-/* The infix of permits, which have Curator's names. */
-#define PERMIT_INFIX "lease-"
-
-#define N_NODE_NAMES ((int) (sizeof(all_node_names) / sizeof(all_node_names[0])))
-
-/* The server formats with "%010d": at least ten characters, including a sign. */
-#define MIN_NUMBER_LENGTH 10
-#define MAX_NUMBER_DIGITS 10
-
-
-static bool
-is_plain(unsigned char c)
-{
-	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-		(c >= '0' && c <= '9') || (c != '\0' && strchr("_.:@~+=-", c));
+	zkl__node_mark_failed(node, status, 0);
 }
 
-size_t
-zkl_encode_name(const char *name, size_t length, char *out)
+static void
+node_fail_code(ZklNode *node, const ZklResult *result)
 {
-	const char *begin = out;
-	bool		dots = (length == 1 && name[0] == '.') ||
-		(length == 2 && name[0] == '.' && name[1] == '.');
+	zkl__node_mark_failed(node, zkl__status_of(result->code), result->raw_code);
+}
 
-	for (size_t i = 0; i < length; i++)
+static bool
+set_watched(ZklNode *node, const char *child)
+{
+	free(node->priv->watched);
+	node->priv->watched = strdup(child);
+	if (node->priv->watched == NULL)
+		node_fail(node, ZKL_NO_MEMORY);
+	return node->priv->watched != NULL;
+}
+
+
+/*
+ * UNKNOWN: does the node exist?
+ */
+
+static void
+on_own_node_children(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *node = call->subject;
+	const char *found = NULL;
+	bool		exists;
+
+	if (!zkl__node_answered(node, call, result))
+		return;
+	if (result->code != ZKL_RC_OK && result->code != ZKL_RC_NO_NODE)
 	{
-		unsigned char c = (unsigned char) name[i];
+		if (node->priv->wanted)
+			node_fail_code(node, result);
+		zkl__retry_later(node->session, ZKL_RETRY_REFUSED);
+		return;
+	}
+	if (result->code == ZKL_RC_OK)
+		found = zkl_find_child(result->children, result->n_children, node->name);
+	exists = found && strlen(found) < sizeof(node->name);
+	zkl__node_created(node, exists ? ZKL_RC_OK : ZKL_RC_NO_NODE, found, 0);
+	if (node->request)
+		zkl__node_mark(node, NODE_FOUND);
+}
 
-		if (is_plain(c) && !dots)
-			*out++ = (char) c;
+static void
+send_find_own_node(ZklNode *node)
+{
+	node->priv->state_call = zkl__get_children(zkl__node_call(node, on_own_node_children),
+											   node->lock_path, ZKL_LIST_PROVEN, false);
+}
+
+
+/*
+ * LISTING: the position in the queue
+ */
+
+/* Returns the node's position, given what the session holds in the queue already. */
+static ZklPosition
+position_of(ZklNode *node, const ZklResult *list, const char **other)
+{
+	const ZklNode *anchor = node->anchor ? *node->anchor : NULL;
+	const char *mine[3] = {node->name};
+	int			n_mine = 1;
+
+	if (anchor)
+	{
+		mine[n_mine++] = anchor->name;
+		if (anchor->priv->new_name[0] != '\0')
+			mine[n_mine++] = anchor->priv->new_name;
+	}
+	return zkl_position(list->children, list->n_children, mine, n_mine,
+						node->is_upgrade, other);
+}
+
+/* A waiter reads its predecessor. */
+static void
+wait_for_predecessor(ZklNode *node, const char *predecessor)
+{
+	if (!set_watched(node, predecessor))
+		return;
+	zkl__node_take(node, ON_NOT_FIRST);
+	zkl__node_advance(node);
+	zkl__node_mark(node, NODE_PROGRESS);
+}
+
+/*
+ * A non-blocking attempt lists again, behind a sync, before it fails, because this server
+ * may lag behind releases from before the attempt.
+ */
+static void
+refuse_busy(ZklNode *node)
+{
+	if (node->priv->lists_synced)
+		node_fail(node, ZKL_BUSY);
+	else
+	{
+		node->priv->lists_synced = true;
+		zkl__node_take(node, ON_CHANGE);
+		zkl__node_advance(node);
+	}
+}
+
+void
+zkl__node_look_again(ZklNode *node)
+{
+	node->priv->none_released = true;
+	node->priv->lists_synced = true;
+	zkl__node_take(node, ON_CHANGE);
+	zkl__node_advance(node);
+}
+
+/* Asks for the nodes before that may be kept, and waits for the nearest one. */
+static void
+become_waiter(ZklNode *node, const char *predecessor, const ZklResult *list)
+{
+	if (!zkl__node_may_wait(node, predecessor, list))
+	{
+		refuse_busy(node);
+		return;
+	}
+	if (!node->priv->has_asked)
+	{
+		node->priv->has_asked = true;	/* unless that fails */
+		zkl__ask_for_kept(node->session, node->lock_path, list, node->name);
+	}
+	wait_for_predecessor(node, predecessor);
+}
+
+static void
+move_up(ZklNode *node, const char *writer)
+{
+	ZklContender contender;
+
+	if (!zkl_parse_child(writer, &contender) || !set_watched(node, writer))
+		return;
+	zkl__node_move(node, ON_WAITING_WRITER, contender.number);
+	zkl__node_advance(node);
+}
+
+/* The predecessor was read; or, while the node is LISTING, an upgrade's rival. */
+static void
+on_other_read(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *node = call->subject;
+
+	if (!zkl__node_answered(node, call, result))
+		return;
+	if (result->code == ZKL_RC_NO_NODE)
+	{
+		zkl__node_take(node, ON_CHANGE);
+		zkl__node_advance(node);
+	}
+	else if (node->state == NODE_LISTING)
+	{
+		zkl__node_mark_answer(node, NODE_BLOCKED, result);
+		node_fail(node, ZKL_DEADLOCK);
+	}
+	else if (node->non_blocking && result->code == ZKL_RC_NO_AUTH)
+		refuse_busy(node);		/* the predecessor's data would not change that */
+	else if (result->code != ZKL_RC_OK)
+		node_fail_code(node, result);
+	else if (zkl__node_is_refused(node, result))
+		refuse_busy(node);
+	else
+	{
+		zkl__node_take(node, ON_READ);
+		zkl__node_mark_answer(node, NODE_BLOCKED, result);
+	}
+}
+
+/* Sets a watch by a read, because a read of a missing node leaves no watch behind. */
+static void
+read_other(ZklNode *node, const char *other, bool watch)
+{
+	node->priv->state_call = zkl__read_child(zkl__node_call(node, on_other_read), node->lock_path,
+											 other, watch);
+}
+
+static void
+on_children(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *node = call->subject;
+	const char *other;
+
+	if (!zkl__node_answered(node, call, result) || node->state != NODE_LISTING)
+		return;
+	if (result->code == ZKL_RC_NO_NODE)
+	{
+		zkl__node_mark(node, NODE_REMOVED);
+		return;
+	}
+	if (result->code != ZKL_RC_OK)
+	{
+		node_fail_code(node, result);
+		return;
+	}
+	switch (position_of(node, result, &other))
+	{
+		case ZKL_POSITION_FIRST:
+			zkl__node_take(node, ON_FIRST);
+			zkl__node_mark(node, NODE_PROGRESS);
+			break;
+		case ZKL_POSITION_WAITS:
+			become_waiter(node, other, result);
+			break;
+		case ZKL_POSITION_MOVE_UP:
+			move_up(node, other);
+			break;
+		case ZKL_POSITION_GONE:
+			zkl__node_mark(node, NODE_REMOVED);
+			break;
+		case ZKL_POSITION_DEADLOCK:
+			/* An attempt that does not wait takes part in no deadlock. */
+			if (node->non_blocking)
+				become_waiter(node, other, result);
+			else				/* the rival's data identify its session */
+				read_other(node, other, false);
+			break;
+		case ZKL_POSITION_NO_ANCHOR:
+			node_fail(node, ZKL_LOCK_LOST);
+			break;
+		case ZKL_POSITION_NO_MEMORY:
+			node_fail(node, ZKL_NO_MEMORY);
+			break;
+	}
+}
+
+static void
+send_get_children(ZklNode *node)
+{
+	node->priv->state_call = zkl__get_children(zkl__node_call(node, on_children), node->lock_path,
+											   node->priv->lists_synced ? ZKL_LIST_SYNCED : ZKL_LIST_ANY, false);
+}
+
+
+/*
+ * READING and WAITING: the predecessor
+ */
+
+bool
+zkl__node_has_predecessor(const ZklNode *node)
+{
+	return node->state == NODE_READING || node->state == NODE_WAITING;
+}
+
+/* Parses the name of the node's predecessor; returns false if it has none, as far as is known. */
+bool
+zkl__node_predecessor(const ZklNode *node, ZklContender *predecessor)
+{
+	return zkl__node_has_predecessor(node) && zkl_parse_child(node->priv->watched, predecessor);
+}
+
+
+/*
+ * MOVING_UP and DOWNGRADING
+ */
+
+static void
+on_moved(ZklCall *call, const ZklResult *result)
+{
+	ZklNode    *node = call->subject;
+
+	if (node->priv->state_call != call)
+		return;
+	node->priv->state_call = NULL;
+	zkl__node_moved(node, result);
+	if (!node->priv->wanted)
+		zkl__node_leave(node);	/* also if the answer was lost */
+	else if (node->state == NODE_LISTING && node->failure == ZKL_OK)
+		zkl__node_advance(node);
+	zkl__node_mark(node, NODE_MOVED);
+}
+
+
+/*
+ * Called by the owner
+ */
+
+/*
+ * The owner has sent the create.  Pipelined behind it, the list contains the new node; a
+ * permit's owner counts instead.  A node that will probably be proven to be first needs
+ * no list, like the first one in a new queue.
+ */
+void
+zkl__node_creating(ZklNode *node, bool is_new_queue)
+{
+	zkl__node_take(node, ON_CREATING);
+	if (!node->is_permit && !is_new_queue && !zkl__elision_expected(node))
+		send_get_children(node);
+}
+
+/* A node that exists is first, or waits for its czxid as a proof, or is looked for in a list. */
+static void
+find_position(ZklNode *node)
+{
+	ZklElision	elision = zkl__elision(node);
+
+	if (elision == ZKL_ELISION_FIRST)
+		zkl__node_take(node, ON_FIRST);
+	else if (elision == ZKL_ELISION_NONE)
+	{
+		zkl__elision_failed(node);
+		zkl__node_advance(node);	/* unless the list is in flight already */
+	}
+}
+
+/* The request has read the czxid, which all its nodes share. */
+void
+zkl__node_czxid_known(ZklNode *node, int64_t czxid)
+{
+	node->czxid = czxid;
+	if (node->state == NODE_LISTING)
+		find_position(node);
+}
+
+/*
+ * Handles the answer to the create, or to the list that replaces a lost answer.
+ * "path" is the path or name of the node if it exists.  A wanted node that does not
+ * exist becomes NEW; its owner creates it again, or fails the request.
+ */
+void
+zkl__node_created(ZklNode *node, ZklResultCode code, const char *path,
+				  int64_t czxid)
+{
+	const char *name = path ? strrchr(path, '/') : NULL;
+
+	if (code == ZKL_RC_OK)
+	{
+		zkl__node_set_name(node, name ? name + 1 : path);
+		node->czxid = czxid > 0 ? czxid : 0;	/* 0: will be read */
+		zkl__node_take(node, ON_CREATED);
+		if (node->state == NODE_LISTING)
+			find_position(node);
 		else
-			out += sprintf(out, "%%%02X", c);
+			zkl__node_dispose(node);
+		return;
 	}
-	*out = '\0';
-	return (size_t) (out - begin);
+	zkl__node_take(node, zkl__is_refusal(code) ? ON_NOT_CREATED : ON_OUTCOME_OPEN);
+	if (node->state == NODE_GONE)
+		zkl__node_dispose(node);
+	else if (code != ZKL_RC_CONNECTION_LOSS)
+		zkl__node_advance(node);
 }
 
-static bool
-begins_with(const char *s, const char *prefix)
-{
-	return strncmp(s, prefix, strlen(prefix)) == 0;
-}
-
-static bool
-ends_with(const char *s, size_t length, const char *suffix)
-{
-	size_t		n = strlen(suffix);
-
-	return length >= n && memcmp(s + length - n, suffix, n) == 0;
-}
-
-/* Returns whether the text before a number is the infix of a known scheme. */
-static bool
-is_known_infix(const char *name, size_t length, bool *writer)
-{
-	for (int i = 0; i < N_NODE_NAMES; i++)
-	{
-		if (all_node_names[i].reader && ends_with(name, length, all_node_names[i].reader))
-		{
-			*writer = false;
-			return true;
-		}
-		if (ends_with(name, length, all_node_names[i].writer))
-		{
-			*writer = true;
-			return true;
-		}
-	}
-	return false;
-}
-
-static int
-hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
-const char *
-zkl_parse_guid(const char *name, uint64_t *owner, uint64_t *guid_end)
-{
-	uint64_t	halves[2] = {0};
-	int			digits = 0;
-	size_t		prefix_length = 0;
-
-	for (int i = 0; i < N_NODE_NAMES && prefix_length == 0; i++)
-		if (begins_with(name, all_node_names[i].prefix))
-			prefix_length = strlen(all_node_names[i].prefix);
-	*owner = 0;
-	*guid_end = 0;
-	for (name += prefix_length; digits < 32; name++)
-	{
-		int			value = hex_value(*name);
-		uint64_t   *half = &halves[digits / 16];
-
-		if (value >= 0)
-		{
-			*half = *half << 4 | (uint64_t) value;
-			digits++;
-		}
-		else if (*name != '-' || digits == 0)
-			return NULL;
-	}
-	*owner = halves[0];
-	*guid_end = halves[1];
-	return name;
-}
-
-static const char *const keep_words[] = {
-	[ZKL_KEEP_MAY] = ZKL_KEEP_WORD,
-	[ZKL_KEEP_ASKED] = " keep=ask",
-	[ZKL_KEEP_IN_USE] = " keep=use"
-};
-
-ZklKeepState
-zkl_parse_keep(const char *data, int data_len)
-{
-	for (int state = ZKL_KEEP_MAY; state <= ZKL_KEEP_IN_USE; state++)
-		if (data_len >= ZKL_KEEP_LENGTH &&
-			memcmp(data + data_len - ZKL_KEEP_LENGTH, keep_words[state], ZKL_KEEP_LENGTH) == 0)
-			return (ZklKeepState) state;
-	return ZKL_KEEP_NEVER;
-}
-
-bool
-zkl_is_kept(const char *data, int data_len)
-{
-	ZklKeepState state = zkl_parse_keep(data, data_len);
-
-	return state == ZKL_KEEP_MAY || state == ZKL_KEEP_ASKED;
-}
-
+/* Turns a held writer node into a reader node of the same number. */
 void
-zkl_set_keep(char *data, int data_len, ZklKeepState state)
+zkl__node_downgrade(ZklNode *node)
 {
-	memcpy(data + data_len - ZKL_KEEP_LENGTH, keep_words[state], ZKL_KEEP_LENGTH);
+	node->mode = ZKL_MODE_SHARED;
+	zkl__node_keep_never(node);
+	zkl__node_move(node, ON_REDUCED, node->number);
+	zkl__node_advance(node);
 }
 
-uint64_t
-zkl_guid_end(uint32_t tag, uint32_t counter)
-{
-	return (uint64_t) tag << 32 | counter;
-}
-
-bool
-zkl_parse_child(const char *name, ZklContender *contender)
-{
-	size_t		length = strlen(name);
-	size_t		start = length;
-	bool		negative = false;
-	int64_t		number;
-
-	while (start > 0 && name[start - 1] >= '0' && name[start - 1] <= '9')
-		start--;
-	if (length - start == 0 || length - start > MAX_NUMBER_DIGITS)
-		return false;
-
-	/* A dash may belong to the infix ("lock-") or be the sign. */
-	if (!is_known_infix(name, start, &contender->writer))
-	{
-		if (start == 0 || name[start - 1] != '-' ||
-			!is_known_infix(name, start - 1, &contender->writer))
-			return false;
-		negative = true;
-	}
-	if (length - start + (negative ? 1 : 0) < MIN_NUMBER_LENGTH)
-		return false;
-
-	number = strtoll(name + start, NULL, 10);
-	if (negative)
-		number = -number;
-	if (number < INT32_MIN || number > INT32_MAX)
-		return false;
-	contender->number = (int32_t) number;
-	contender->has_owner = zkl_parse_guid(name, &contender->owner, &contender->guid_end) != NULL;
-	contender->has_our_form = contender->has_owner &&
-		begins_with(name, "_c_") == (strchr(name, '-') == name + strlen("_c_12345678"));
-	return true;
-}
-
-bool
-zkl_is_zklocks(const ZklContender *contender)
-{
-	return contender->has_our_form && contender->guid_end >> 32 <= ZKL_MAX_SERVER_TAG;
-}
-
-bool
-zkl_may_be_kept(const ZklContender *contender)
-{
-	return zkl_is_zklocks(contender) && zkl_has_keep_bit(contender->guid_end);
-}
-
-bool
-zkl_is_contender(const char *child)
-{
-	ZklContender unused;
-
-	return zkl_parse_child(child, &unused);
-}
-
-static char *
-put_text(char *out, const char *text)
-{
-	size_t		n = strlen(text);
-
-	memcpy(out, text, n + 1);
-	return out + n;
-}
-
-/* Writes hex digits and a separator; without printf(), because each request does this. */
-static char *
-put_group(char *out, uint64_t value, int digits, const char *separator)
-{
-	for (int i = digits - 1; i >= 0; i--, value >>= 4)
-		out[i] = "0123456789abcdef"[value & 0xf];
-	return put_text(out + digits, separator);
-}
-
-/* Writes a name up to its GUID, made of session id and zkl_guid_end(); returns the end. */
-static char *
-put_guid(ZklNodeNames node_names, int64_t session_id, uint64_t guid_end, char *out)
-{
-	const NodeNames *names = &all_node_names[node_names];
-	uint64_t	id = (uint64_t) session_id;
-	char	   *end = put_text(out, names->prefix);
-
-	end = put_group(end, id >> 32, 8, names->separator);
-	end = put_group(end, id >> 16, 4, names->separator);
-	end = put_group(end, id, 4, names->separator);
-	end = put_group(end, guid_end >> 48, 4, names->separator);
-	return put_group(end, guid_end, 12, names->separator);
-}
-
-static const char *
-infix_of(ZklNodeNames node_names, ZklMode mode)
-{
-	return mode == ZKL_MODE_SHARED ? all_node_names[node_names].reader : all_node_names[node_names].writer;
-}
-
-bool
-zkl_has_mode(ZklNodeNames node_names, ZklMode mode)
-{
-	return infix_of(node_names, mode) != NULL;
-}
-
-bool
-zkl_child_prefix(ZklNodeNames node_names, ZklMode mode, int64_t session_id,
-				 uint64_t guid_end, char out[ZKL_CHILD_NAME_SIZE])
-{
-	if (!zkl_has_mode(node_names, mode))
-		return false;
-	put_text(put_guid(node_names, session_id, guid_end, out), infix_of(node_names, mode));
-	return true;
-}
-
+/* Sends the operation of the state, if the session is connected and none is in flight. */
 void
-zkl_permit_prefix(int64_t session_id, uint64_t guid_end, char out[ZKL_CHILD_NAME_SIZE])
+zkl__node_advance(ZklNode *node)
 {
-	put_text(put_guid(ZKL_NODE_NAMES_CURATOR, session_id, guid_end, out), PERMIT_INFIX);
-}
-
-bool
-zkl_child_name(ZklNodeNames node_names, ZklMode mode, int64_t session_id,
-			   uint64_t guid_end, int32_t number, char out[ZKL_CHILD_NAME_SIZE])
-{
-	size_t		n;
-
-	if (!zkl_child_prefix(node_names, mode, session_id, guid_end, out))
-		return false;
-	n = strlen(out);
-	snprintf(out + n, ZKL_CHILD_NAME_SIZE - n, "%010" PRId32, number);
-	return true;
-}
-
-const char *
-zkl_find_child(const char *const *children, int n_children, const char *prefix)
-{
-	size_t		n = strlen(prefix);
-
-	for (int i = 0; i < n_children; i++)
-		if (strncmp(children[i], prefix, n) == 0 &&
-			children[i][n + strspn(children[i] + n, "-0123456789")] == '\0')
-			return children[i];
-	return NULL;
-}
-
-bool
-zkl_is_before(int32_t a_number, const char *a_name,
-			  int32_t b_number, const char *b_name)
-{
-	uint32_t	distance = (uint32_t) b_number - (uint32_t) a_number;
-
-	if (distance == 0)
-		return strcmp(a_name, b_name) < 0;
-	if (distance == UINT32_C(0x80000000))
-		return a_number < b_number;
-	return distance < UINT32_C(0x80000000);
+	if (!zkl__node_can_send(node))
+		return;
+	switch (node->state)
+	{
+		case NODE_UNKNOWN:
+			send_find_own_node(node);
+			break;
+		case NODE_LISTING:
+			if (!node->is_permit)	/* its request counts */
+				send_get_children(node);
+			break;
+		case NODE_MOVING_UP:
+		case NODE_DOWNGRADING:
+			zkl__node_send_move(node, on_moved);
+			break;
+		case NODE_READING:
+			read_other(node, node->priv->watched, true);
+			break;
+		case NODE_WAITING:
+			if (!node->priv->has_asked)
+			{
+				zkl__node_take(node, ON_CHANGE);
+				send_get_children(node);
+			}
+			break;
+		case NODE_LEAVING:
+			zkl__node_send_delete(node);
+			break;
+		default:
+			break;
+	}
 }
 
 
 /*
- * Which program created a node
+ * Events of the session
  */
 
-/* By its GUID, and what follows. */
-ZklMaker
-zkl_maker(const char *child, int64_t session_id)
+/* After a new connection: watches and answers are lost. */
+void
+zkl__nodes_list_again(ZklSession *session)
 {
-	uint64_t	owner;
-	uint64_t	guid_end;
-	const char *end = zkl_parse_guid(child, &owner, &guid_end);
-
-	if (end == NULL)
-		return ZKL_MAKER_OTHER;
-	if (session_id != 0 && owner == (uint64_t) session_id)
-		return ZKL_MAKER_ZKLOCK;
-	for (int i = 0; i < N_NODE_NAMES; i++)
+	zkl__elision_forget(session);
+	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
 	{
-		const NodeNames *names = &all_node_names[i];
-		const char *infix = end + strlen(names->separator);
-
-		if (begins_with(child, names->prefix) && begins_with(end, names->separator) &&
-			(begins_with(infix, PERMIT_INFIX) ||
-			 (zkl_is_contender(child) && (begins_with(infix, names->writer) ||
-										  (names->reader && begins_with(infix, names->reader))))))
-			return names->maker;
+		node->priv->has_asked = false;
+		zkl__node_take(node, ON_CONNECTED);
+		if (node->state == NODE_LISTING || node->state == NODE_CREATING)
+			node->priv->state_call = NULL;	/* the list */
+		node->may_be_gone = node->may_be_gone || node->state > NODE_UNKNOWN;
 	}
-	return ZKL_MAKER_OTHER;
 }
 
-
-/*
- * Semaphores
- */
-
-/* The most digits that always fit into an int. */
-#define MAX_CAPACITY_DIGITS 9
-
-bool
-zkl_parse_capacity(const char *data, int data_len, int *capacity)
+void
+zkl__nodes_advance(ZklSession *session)
 {
-	int			number = 0;
+	for (ZklNode *node = zkl__nodes(session); node; node = node->next)
+		zkl__node_advance(node);
+}
 
-	if (data_len <= 0 || data_len > MAX_CAPACITY_DIGITS)	/* -1: null */
-		return false;
-	for (int i = 0; i < data_len; i++)
-	{
-		if (data[i] < '0' || data[i] > '9')
-			return false;
-		number = number * 10 + (data[i] - '0');
-	}
-	*capacity = number;
-	return true;
+void
+zkl__nodes_watched(ZklSession *session, const char *path)
+{
+	const char *child = strrchr(path, '/');
+
+	for (ZklNode *node = child ? zkl__nodes_below(session, path, (size_t) (child - path)) : NULL;
+		 node; node = zkl__next_below(node))
+		if (strcmp(node->name, child + 1) == 0)
+			zkl__node_mark(node, NODE_CHANGED);
+		else if (zkl__node_has_predecessor(node) && strcmp(node->priv->watched, child + 1) == 0)
+		{
+			zkl__prove_if_due(session);
+			zkl__node_take(node, ON_CHANGE);
+			zkl__node_advance(node);
+		}
 }

@@ -3,26 +3,26 @@
  * queue.h
  *		The znodes of a session in queues, each from create to delete.
  *
- *		node.h			names, order and positions: node.c, queue_order.c
  * From the top to the bottom; a file calls only files below it:
  *
- *		queue_lock.c	one node: sends what its state requires, and takes the answers
+ *		node.c			one node: sends what its state requires, and takes the answers
  *		move.c			renames nodes: upgrade and downgrade
  *		ask.c			asks other sessions for nodes that they may keep
- *		list_elision.c	proves that a node is first without a list of the queue
  *		deletes.c		gives nodes up and deletes them, alone or together
  *		node_state.c	the state that follows from what happens to a node: a pure function
  *		check_node.c	asserts what the states promise, in builds with ZKL_CHECKS
- *		nodes.c			all nodes of a session, and their news
+ *		node_list.c		all nodes of a session, and their news
+ *		list_elision.c	proves that a node is first without a list of the queue
  *		empty_parents.c	deletes znodes of locks and semaphores out of use
- *		queue_order.c, node.c	names, order and positions; declared in node.h
+ *		queue_order.c	which node is first, and whom the others wait for: queue_order.h, pure functions
+ *		node_names.c	names of nodes: node_names.h, pure functions
  *
  *-------------------------------------------------------------------------
  */
 #ifndef ZKL_QUEUE_H
 #define ZKL_QUEUE_H
 
-#include "node.h"
+#include "queue_order.h"
 #include "recipe/session/session.h"
 
 /*
@@ -149,17 +149,17 @@ struct ZklNode
 	ZklNodePrivate *priv;
 	ZklSession *session;
 	ZklNode    *next;			/* in the list of zkl__nodes() */
-	ZklNodeState state;
 	ZklUses		uses;
 	char	   *lock_path;
 	char		name[ZKL_CHILD_NAME_SIZE];	/* child name; before the create, its prefix */
-	int32_t		number;
+	ZklNodeState state;
+	int32_t		number;			/* of the name */
 	int64_t		czxid;			/* 0: unknown */
 	char	   *data;
 	int			data_len;
 	ZklMode		mode;
-	ZklNodeNames node_names;	/* the scheme of its name */
 	uint64_t	guid_end;		/* second half of its GUID */
+	ZklNodeNames node_names;	/* the scheme of its name */
 	bool		non_blocking;	/* waits only for pending deletes of its server */
 	bool		is_upgrade;		/* the session holds a reader node as well */
 	bool		is_permit;		/* a permit: in no queue, its owner lists and grants */
@@ -181,8 +181,8 @@ struct ZklNode
 	/* lock/kept.c; HELD, of nodes whose names have ZKL_KEEP_BIT */
 	ZklKeepState keep;
 	bool		is_kept;		/* neither a lock's nor a request's */
-	int64_t		kept_until_ms;
 	bool		was_kept;		/* since the queue was last looked at */
+	int64_t		kept_until_ms;
 	int64_t		check_ms;		/* when to check the queue for waiters */
 };
 
@@ -193,7 +193,7 @@ struct ZklNode
 /* What this folder keeps about a session; each group belongs to one file. */
 struct ZklQueues
 {
-	/* nodes.c */
+	/* node_list.c */
 	ZklNode    *first_node;		/* the youngest */
 	int			n_wanted;		/* nodes wanted, and the bytes of their paths */
 	size_t		wanted_bytes;
@@ -205,9 +205,9 @@ struct ZklQueues
 	int64_t		asked_ms[ZKL_ASKED_TIMES];	/* by a hash of lock_path: the last request, or 0 */
 
 	/* deletes.c */
-	int			leave_depth;	/* calls of zkl__leave_begin() without zkl__leave_end() */
-	int			n_put_off;
-	ZklNode    *put_off;		/* nodes to be deleted together */
+	int			collect_depth;	/* calls of zkl__deletes_begin() without zkl__deletes_end() */
+	int			n_collected;
+	ZklNode    *collected;		/* nodes to be deleted together */
 	int			n_pending;		/* pending deletes */
 
 	/* list_elision.c */
@@ -220,7 +220,7 @@ struct ZklQueues
 	int			n_empty_deletes;	/* in flight */
 };
 
-/* nodes.c */
+/* node_list.c */
 extern void zkl__nodes_free(ZklSession *session);
 extern ZklNode *zkl__nodes(const ZklSession *session);
 extern ZklNode *zkl__node_new(ZklSession *session, const char *lock_path, ZklMode mode,
@@ -251,8 +251,8 @@ extern void zkl__check_nodes(const ZklSession *session);
 extern void zkl__delete_later(ZklSession *session, const char *parent, const char *name);
 extern void zkl__node_leave(ZklNode *node);
 extern bool zkl__node_is_pending_delete(const ZklNode *node);
-extern void zkl__leave_begin(ZklSession *session);
-extern void zkl__leave_end(ZklSession *session);
+extern void zkl__deletes_begin(ZklSession *session);
+extern void zkl__deletes_end(ZklSession *session);
 
 /* list_elision.c */
 extern void zkl__elision_note(const ZklNode *node);
@@ -276,7 +276,7 @@ extern void zkl__node_created_parent(ZklNode *node);
 /* move.c */
 extern bool zkl__node_is_moving(const ZklNode *node);
 
-/* queue_lock.c */
+/* node.c */
 extern void zkl__nodes_list_again(ZklSession *session);
 extern void zkl__nodes_advance(ZklSession *session);
 extern void zkl__nodes_watched(ZklSession *session, const char *path);

@@ -3,14 +3,27 @@
  * queue_order.c
  *		A node's position in a queue, and which nodes hold the lock.
  *
- * Declared in node.h and batch.h.  Does no I/O; called on any thread.
+ * Declared in queue_order.h and batch.h.  Does no I/O; called on any thread.
  *
  *-------------------------------------------------------------------------
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "node.h"
+#include "queue_order.h"
+
+bool
+zkl_is_before(int32_t a_number, const char *a_name,
+			  int32_t b_number, const char *b_name)
+{
+	uint32_t	distance = (uint32_t) b_number - (uint32_t) a_number;
+
+	if (distance == 0)
+		return strcmp(a_name, b_name) < 0;
+	if (distance == UINT32_C(0x80000000))
+		return a_number < b_number;
+	return distance < UINT32_C(0x80000000);
+}
 
 
 /*
@@ -158,9 +171,9 @@ is_among(const char *name, const char *const *names, int n)
  * gave up.  So the upgrade first moves its own node up to the writer's number, where it
  * blocks these readers as well.
  *
- * If one of the readers before has an upgrade before this one, both would wait for each
- * other.  If memory is exhausted, find_anchors() finds none: then the deadlock search of
- * the waiting sessions finds the deadlock, later.
+ * If one of the readers before has an upgrade that waits before this one, both would wait for each
+ * other.  If memory is exhausted, find_anchors() finds none: then the deadlock search of the waiting
+ * sessions finds the deadlock, later.
  */
 static ZklPosition
 position_of_upgrade(ZklQueued *before, int n, const ZklContender *own, const char **other)
@@ -169,9 +182,10 @@ position_of_upgrade(ZklQueued *before, int n, const ZklContender *own, const cha
 
 	find_anchors(before, n, n_holders);
 	for (int i = n_holders; i < n; i++)
-		if (before[i].anchor >= 0 && before[i].contender.owner != own->owner)
+		if (before[i].anchor >= 0 && before[i].contender.owner != own->owner &&
+			zkl_is_upgrade(&before[i].contender))
 		{
-			*other = before[before[i].anchor].name;
+			*other = before[i].name;
 			return ZKL_POSITION_DEADLOCK;
 		}
 	if (n_holders < n && before[n_holders].contender.number != own->number)

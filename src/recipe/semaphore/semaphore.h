@@ -6,8 +6,8 @@
  * From the top to the bottom; a file calls only files below it:
  *
  *		check_permit.c		asserts what the phases promise, in builds with ZKL_CHECKS
- *		permits.c			all requests for permits of a session
- *		semaphore.c			one request: mutex, capacity, permit node, count
+ *		permit_api.c		requests for their owner, and the events of the session
+ *		permit.c			one request: mutex, capacity, permit node, count
  *
  *-------------------------------------------------------------------------
  */
@@ -56,14 +56,14 @@ struct ZklPermit
 	ZklCall    *count_call;
 };
 
-/* semaphore.c */
+/* permit.c */
 extern void zkl__permit_advance(ZklRequest *request);
 
 /* check_permit.c */
 extern void zkl__check_permit(const ZklRequest *request);
 extern void zkl__check_permits(const ZklSession *session);
 
-/* permits.c */
+/* permit_api.c */
 extern ZklRequest *zkl__permit_request(ZklSession *session, const char *name, int capacity,
 									   bool non_blocking, const char *data, int data_len);
 extern void zkl__permit_info(const ZklRequest *request, ZklRequestInfo *info);

@@ -99,6 +99,7 @@ struct ZklSession
 extern void zkl__sweep(ZklSession *session);
 
 /* lease.c */
+extern int64_t zkl__lease_left(const ZklSession *session);
 extern bool zkl__can_send_proof(const ZklSession *session);
 extern bool zkl__needs_proofs(const ZklSession *session);
 extern void zkl__lease_confirmed(const ZklCall *call);

@@ -6,8 +6,6 @@
  *
  *-------------------------------------------------------------------------
  */
-#include <string.h>
-
 #include "internal.h"
 
 /* Returns whether a confirmation submitted at this time leaves time enough to commit. */
@@ -19,8 +17,8 @@ zkl__lease_suffices(const ZklSession *session, int64_t submitted_ms)
 }
 
 /* Returns what is left of the lease; 0: nothing. */
-static int64_t
-lease_left(const ZklSession *session)
+int64_t
+zkl__lease_left(const ZklSession *session)
 {
 	return zkl__is_final(session) ? 0
 		: zkl__clock_left(&session->clock, session->clock.lease_from_ms, zkl_now_ms());
@@ -191,7 +189,7 @@ zkl_session_lease_lasts(ZklSession *session, bool for_commit)
 	bool		lasts;
 
 	zkl__session_lock(session);
-	lasts = lease_left(session) >= (for_commit ? zkl__clock_reserve(&session->clock) : 1);
+	lasts = zkl__lease_left(session) >= (for_commit ? zkl__clock_reserve(&session->clock) : 1);
 	zkl__session_unlock(session);
 	return lasts;
 }
@@ -206,25 +204,4 @@ zkl_session_state(ZklSession *session)
 	state = session->state;
 	zkl__session_unlock(session);
 	return state;
-}
-
-ZklSessionInfo
-zkl_session_info(ZklSession *session)
-{
-	int64_t		now = zkl_now_ms();
-	ZklSessionInfo info = {0};
-
-	zkl__session_lock(session);
-	info.state = session->state;
-	info.is_unproven = session->is_unproven;
-	info.key = session->connection.key;
-	info.session_timeout_ms = session->connection.session_timeout_ms;
-	memcpy(info.server, session->connection.server, sizeof(info.server));
-	info.connected_ms = session->opened_ms ? now - session->opened_ms : 0;
-	info.lease_ms = lease_left(session);
-	info.n_locks = session->n_holds;
-	info.n_answers = session->n_answers;
-	info.has_open_parents = session->has_open_parents;
-	zkl__session_unlock(session);
-	return info;
 }

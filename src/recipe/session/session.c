@@ -186,16 +186,6 @@ zkl__session_free(ZklSession *session)
 	free(session);
 }
 
-/* Appends a path to *room, and moves that behind it. */
-static char *
-put_path(char **room, const char *root, const char *name)
-{
-	char	   *path = *room;
-
-	*room = stpcpy(stpcpy(path, root), name) + 1;
-	return path;
-}
-
 static void
 do_nothing_io(void)
 {
@@ -211,11 +201,12 @@ configure(ZklConfig *to, const ZklSessionConfig *from, char *room)
 	to->pending_deletes = from->pending_deletes;
 	to->on_loss_io = from->on_loss_io ? from->on_loss_io : do_nothing_io;
 	to->on_revoke_io = from->on_revoke_io ? from->on_revoke_io : do_nothing_io;
-	to->root = put_path(&room, from->root, "");
-	to->locks_path = put_path(&room, from->root, "/locks");
-	to->semaphores_path = put_path(&room, from->root, "/semaphores");
-	to->waiting_path = put_path(&room, from->root, "/waiting");
-	to->bells_path = put_path(&room, from->root, "/bells");
+	to->root = strcpy(room, from->root);
+	room += strlen(room) + 1;
+	to->locks_path = zkl__put_path(&room, to->root, "locks");
+	to->semaphores_path = zkl__put_path(&room, to->root, "semaphores");
+	to->waiting_path = zkl__put_path(&room, to->root, "waiting");
+	to->bells_path = zkl__put_path(&room, to->root, "bells");
 }
 
 /*
@@ -288,4 +279,30 @@ bool
 zkl__session_close(ZklSession *session, int timeout_ms)
 {
 	return zkl_client_close(session->client, timeout_ms);
+}
+
+
+/*
+ * For the owner
+ */
+
+ZklSessionInfo
+zkl_session_info(ZklSession *session)
+{
+	int64_t		now = zkl_now_ms();
+	ZklSessionInfo info = {0};
+
+	zkl__session_lock(session);
+	info.state = session->state;
+	info.is_unproven = session->is_unproven;
+	info.key = session->connection.key;
+	info.session_timeout_ms = session->connection.session_timeout_ms;
+	memcpy(info.server, session->connection.server, sizeof(info.server));
+	info.connected_ms = session->opened_ms ? now - session->opened_ms : 0;
+	info.lease_ms = zkl__lease_left(session);
+	info.n_locks = session->n_holds;
+	info.n_answers = session->n_answers;
+	info.has_open_parents = session->has_open_parents;
+	zkl__session_unlock(session);
+	return info;
 }

@@ -147,6 +147,7 @@ extern void zkl__acls_read(ZklSession *session);
 extern ZklQueues *zkl__queues(const ZklSession *session);
 extern ZklLocks *zkl__locks(const ZklSession *session);
 extern const ZklConfig *zkl__config(const ZklSession *session);
+extern char *zkl__put_path(char **room, const char *parent, const char *child);
 extern char *zkl__path(const char *parent, const char *child);
 extern bool zkl__is_connected(const ZklSession *session);
 extern bool zkl__is_final(const ZklSession *session);

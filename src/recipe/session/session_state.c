@@ -133,20 +133,23 @@ zkl_session_root(const ZklSession *session)
 	return session->config.root;
 }
 
+/* Writes the path of a child to *room, and moves that behind it. */
+char *
+zkl__put_path(char **room, const char *parent, const char *child)
+{
+	char	   *path = *room;
+
+	*room = stpcpy(stpcpy(stpcpy(path, parent), "/"), child) + 1;
+	return path;
+}
+
 /* Returns the path of a child, malloc'd; NULL if out of memory. */
 char *
 zkl__path(const char *parent, const char *child)
 {
-	size_t		parent_length = strlen(parent);
-	char	   *path = malloc(parent_length + strlen(child) + 2);
+	char	   *room = malloc(strlen(parent) + strlen(child) + 2);
 
-	if (path)
-	{
-		memcpy(path, parent, parent_length);
-		path[parent_length] = '/';
-		strcpy(path + parent_length + 1, child);
-	}
-	return path;
+	return room ? zkl__put_path(&room, parent, child) : NULL;
 }
 
 bool

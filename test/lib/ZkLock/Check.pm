@@ -207,7 +207,7 @@ sub lose_lock
 	my ($zk, $zkc, $lock, $id) = @_;
 	my $before;
 	wait_watched($zk, $lock);
-	wait_until('the number of requests', sub { defined($before = requests_of($zk, $id)) });
+	wait_until('the number of requests', sub { defined($before = requests_of($zk, $id)) }, fatal => 1);
 	$zkc->delete($_) for queue_of($zkc, $lock);
 	return wait_until('the holder to react to the loss',
 		sub {

@@ -45,11 +45,11 @@ sub start
 {
 	my ($class) = @_;
 	$dir = PostgreSQL::Test::Utils::tempdir();
-	my $zk = ZkLock::ZkServer->start(tick_time => 500, config => { maxSessionTimeout => 60000 });
+	my $zk = ZkLock::ZkServer->start(tick_time => 500);
 	my $self = bless { zk => $zk, zkc => ZkLock::ZkClient->new($zk->connect_string) }, $class;
 	for my $name (qw(one two))
 	{
-		$self->{$name} = zklock_node($name, zk => $zk, session_timeout => '60s', init => [ allows_streaming => 1 ],
+		$self->{$name} = zklock_node($name, zk => $zk, init => [ allows_streaming => 1 ],
 			extra_conf => "listen_addresses = '127.0.0.1'\n");
 		create_tables($self->{$name});
 	}

@@ -16,6 +16,8 @@ use warnings;
 
 use Carp qw(croak);
 use Exporter qw(import);
+use File::Basename qw(dirname);
+use File::Temp ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use ZkLock::Session;
@@ -23,7 +25,8 @@ use ZkLock::Util qw(wait_until log_tail write_file);
 
 our @EXPORT = qw(zklock_node session session_with connected_session rows_with credentials_file wait_for_sql
   wait_zk_children wait_queued_or_ended wait_zk_empty wait_until wait_blocked wait_blocked_locally wait_asleep
-  wait_for_standby is_blocked wait_for_log server_log require_standby lock_nodes foreign_node);
+  wait_for_standby is_blocked wait_for_log server_log require_standby lock_nodes foreign_node
+  shim_library);
 
 # Since version 17, PostgreSQL's library copies a server's data from $INITDB_TEMPLATE, if its
 # options are the defaults; this does the same for older versions.
@@ -41,7 +44,7 @@ our @EXPORT = qw(zklock_node session session_with connected_session rows_with cr
 # Creates and starts a server with the extension in database postgres. Options:
 #   zk                connect string, or an object that has one
 #   proxy             a ZkLock::Proxy to connect through instead
-#   session_timeout   default 4s
+#   session_timeout   default 60s, which no starvation reaches; a test about loss has its own
 #   extra_conf        text appended to postgresql.conf
 #   init              options of PostgreSQL::Test::Cluster->init, as a list
 #   extension         0: do not create the extension
@@ -51,7 +54,7 @@ sub zklock_node
 	my ($name, %opt) = @_;
 	my $to = $opt{proxy} // $opt{zk} // croak 'neither zk nor proxy given';
 	$to = $to->connect_string if ref $to;
-	my $timeout = $opt{session_timeout} // '4s';
+	my $timeout = $opt{session_timeout} // '60s';
 
 	my $node = PostgreSQL::Test::Cluster->new($name,
 		$opt{install_path} ? (install_path => $opt{install_path}) : ());
@@ -110,6 +113,21 @@ sub credentials_file
 	write_file($path, "digest $credentials\n");
 	chmod 0600, $path or croak "$path: $!";
 	return $path;
+}
+
+# Builds a library of SQL functions in test/shim, and returns its path, which the server can read.
+my @shims;
+
+sub shim_library
+{
+	my ($node, $name) = @_;
+	my $source = dirname(__FILE__) . "/../../shim/$name.c";
+	push @shims, my $dir = File::Temp->newdir('shimXXXXXX', TMPDIR => 1);
+	chmod 0755, $dir->dirname;
+	system($ENV{CC} // 'cc', qw(-Wall -D_GNU_SOURCE -fPIC -shared -pthread -I), $node->config_data('--includedir-server'),
+		'-o', "$dir/$name.so", $source) == 0
+	  or croak "$source does not compile";
+	return "$dir/$name.so";
 }
 
 # Waits until a query prints the expected text (default t). Each execution uses a

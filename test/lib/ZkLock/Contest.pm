@@ -26,7 +26,7 @@ sub contest
 {
 	my %opt = @_;
 	($zk, $zkc) = shared_zk_and_client(timeout => delete $opt{timeout});
-	@servers = map { shared_node($_, session_timeout => '10s', %opt) } qw(a b);
+	@servers = map { shared_node($_, %opt) } qw(a b);
 	return ($zk, $zkc, @servers);
 }
 

@@ -39,7 +39,7 @@ sub wait_until_reported
 {
 	my ($zkc, $count) = @_;
 	wait_until("$count wait reports", sub { $count == wait_reports($zkc) },
-		diag => sub { join "\n", wait_reports($zkc) });
+		diag => sub { join "\n", 'sessions that have one (a wait for a session of the same server has none):', wait_reports($zkc) });
 	return;
 }
 
@@ -59,13 +59,13 @@ sub start
 
 sub nodes { return values %{ $_[0]{nodes} } }
 
-# Opens a session on one of the servers, in a transaction unless begin => 0. Its
-# ZooKeeper session is open already: a wait for the connection would look like a wait
-# for a lock.
+# Opens a session on one of the servers, in a transaction unless begin => 0, with these
+# settings of zklock (set => { name => value }). Its ZooKeeper session is open already: a wait
+# for the connection would look like a wait for a lock.
 sub open
 {
 	my ($self, $name, %opt) = @_;
-	my $s = session($self->{nodes}{$name});
+	my $s = $opt{set} ? session_with($self->{nodes}{$name}, %{ $opt{set} }) : session($self->{nodes}{$name});
 	$s->query_ok("SELECT zk_lock_shared('warm'), zk_unlock_shared('warm')");
 	$s->query_ok('BEGIN') if $opt{begin} // 1;
 	push @{ $self->{all} }, $s;
@@ -124,7 +124,7 @@ sub one_fails
 	wait_until('one waiter to fail', sub {
 		push @finished, $self->take_finished;
 		return grep { !$_->ok } @finished;
-	});
+	}) or return;
 	my $took = time() - $self->{last};
 	my ($victim, @more) = grep { !$_->ok } @finished;
 	my @wrong;
@@ -152,7 +152,8 @@ sub all_succeed
 	{
 		my @finished;
 		wait_until('the next waiter to succeed',
-			sub { @finished = $self->take_finished });
+			sub { @finished = $self->take_finished })
+		  or last;
 		push @wrong, map { $_->sqlstate . ': ' . $_->error }
 		  grep { !$_->ok } @finished;
 		$self->release($_) for @finished;
@@ -160,6 +161,23 @@ sub all_succeed
 	ok(!@wrong, $name) || diag(@wrong);
 	wait_until_reported($zkc, 0) if $zkc;
 	$self->close;
+	return;
+}
+
+# One assertion: no waiter has ended when another deadlock, which began after all their waits, is found.
+sub nobody_fails
+{
+	my ($self, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @waiting = @{ $self->{waiting} };
+	my $other = ref($self)->new(%{ $self->{nodes} });
+	my @pair = map { $other->open($_) } (sort keys %{ $self->{nodes} })[ 0, 1 ];
+	$other->hold($pair[$_], "SELECT zk_xact_lock('nobody $_')") for 0, 1;
+	$other->wait_for($pair[$_], 'SELECT zk_xact_lock(\'nobody ' . (1 - $_) . "')") for 0, 1;
+	wait_until('the other deadlock to be found', sub { grep { $_->finished } @pair });
+	my @ended = grep { $_->finished } @waiting;
+	ok(!@ended, $name) || diag(map { 'the statement of process ' . $_->pid . " has ended:\n$_->{err}" } @ended);
+	$other->close;
 	return;
 }
 

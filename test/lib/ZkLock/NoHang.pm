@@ -1,7 +1,7 @@
 # ZkLock::NoHang - ends backends that are in any state of communication with an
 # ensemble that has stopped answering.
 #
-# Owns: the moments, the ways to end a backend or its statement, and the time limit.
+# Owns: the moments, and the time limit.
 # The caller makes the ensemble stop answering.
 #
 #   no_hang('a silent server', $node, $zkc, sub { $zk->pause }, sub { $zk->resume });
@@ -20,6 +20,7 @@ use Test::More;
 use Time::HiRes qw(time);
 use ZkLock::Cluster;
 use ZkLock::Util;
+use ZkLock::Ways;
 
 our @EXPORT = qw(no_hang stale_commit SESSION_TIMEOUT);
 
@@ -68,23 +69,24 @@ sub no_hang
 	my ($what, $node, $zkc, $break, $heal, @left_out) = @_;
 	my %tested = %moments;
 	delete @tested{@left_out};
-	for my $end (qw(cancel statement_timeout terminate shutdown))
+	for my $way (ways($node, 'a cancel', 'statement_timeout', 'a termination', 'a shutdown'))
 	{
-		my $ends_all = $end =~ /^(?:terminate|shutdown)$/;
-		my %at = map { $_ => prepared($node, $zkc, $_, $end) }
+		my $end = $way->{name};
+		my $ends_all = $way->{sqlstate} eq 'lost';
+		my %at = map { $_ => prepared($node, $zkc, $_, $way) }
 		  grep { $ends_all || !$tested{$_}{idle} } keys %tested;
 		$break->();
 		run($_) for grep { !$_->{moment}{early} } values %at;
-		wait_running($node, values %at) unless $end eq 'statement_timeout';
+		wait_running($node, values %at) if $way->{event};
 
 		my $began = time();
-		send_end($node, $end, values %at);
+		$way->{event}->($_) for !$way->{event} ? () : $way->{for_all} ? (values %at)[0] : values %at;
 		my $took = wait_ended($began, $ends_all, %at);
 		for my $moment (sort keys %at)
 		{
 			my $s = $at{$moment};
 			my $good = defined $took->{$moment}
-			  && ($ends_all || $s->sqlstate eq '57014');
+			  && ($ends_all || $s->sqlstate eq $way->{sqlstate});
 			ok($good, "$what, $moment, $end: it ends")
 			  || diag($s->sqlstate . ' ' . $s->error);
 		}
@@ -92,7 +94,7 @@ sub no_hang
 			map { sprintf '%s: %.1f s', $_, $took->{$_} // -1 } sort keys %at);
 		$heal->();
 		$_->drop for values %at;
-		$node->start if $end eq 'shutdown';
+		$node->start if $way->{for_all};
 	}
 	return;
 }
@@ -102,12 +104,12 @@ my $sessions = 0;
 # Returns a session just before the moment, or at the moment if that is early.
 sub prepared
 {
-	my ($node, $zkc, $name, $end) = @_;
+	my ($node, $zkc, $name, $way) = @_;
 	my $moment = $moments{$name};
 	my $lock = 'moment-' . ++$sessions;
 	my $s = session($node);
 	$s->query_ok(sprintf $moment->{prepare}, $lock) if $moment->{prepare};
-	$s->query_ok("SET statement_timeout = '1s'") if $end eq 'statement_timeout';
+	$s->query_ok("SET $way->{setting} = '1s'") if $way->{setting};
 	$s->{moment} = { %$moment, lock => $lock };
 	if ($moment->{early})
 	{
@@ -134,18 +136,6 @@ sub wait_running
 	return wait_for_sql($node,
 		"SELECT count(*) FROM pg_stat_activity WHERE pid IN ($pids) AND state = 'active'",
 		scalar @running);
-}
-
-sub send_end
-{
-	my ($node, $end, @sessions) = @_;
-	my $pids = join ',', map { $_->pid } @sessions;
-	my %function =
-	  (cancel => 'pg_cancel_backend', terminate => 'pg_terminate_backend');
-	$node->safe_psql('postgres', "SELECT $function{$end}(unnest(ARRAY[$pids]))")
-	  if $function{$end};
-	$node->stop('fast', fail_ok => 1) if $end eq 'shutdown';
-	return;
 }
 
 # Returns the time in which each statement, or backend, ended. Those that did not end

@@ -108,6 +108,7 @@ sub wait_role
 			return ref $status && ($status->{state} // '') eq 'running'
 			  && (($self->psql('postgres', 'SELECT pg_is_in_recovery()'))[1] // '') eq $standby;
 		},
+		fatal => 1,
 		diag => sub { log_tail($self->{log}) });
 }
 

@@ -49,6 +49,7 @@ sub start
 			  unless alive($self->{pid});
 			return port_listens($self->{port});
 		},
+		fatal => 1,
 		diag => sub { log_tail($self->{log}) });
 	return $self;
 }

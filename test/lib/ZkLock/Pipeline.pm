@@ -7,6 +7,7 @@
 #   my @states = $p->run('BEGIN', 'INSERT INTO t VALUES (1)');  # SQLSTATEs, 00000: success;
 #                                # after an error the server skips the others
 #   $p->prepare('name', 'SELECT 1');
+#   $p->describe('name');
 #   @states = $p->run_in_portals('SELECT 1', 'SELECT 2');   # the same, and the portals stay open
 #   $p->query('SELECT 1; SELECT 2');   # the simple protocol: the same
 #   $p->start_query('COPY t FROM STDIN'); @states = $p->copy("1\n")->until_ready;
@@ -26,12 +27,12 @@ use IO::Socket::UNIX;
 
 sub new
 {
-	my ($class, $node) = @_;
+	my ($class, $node, %parameters) = @_;
 	my $path = $node->host . '/.s.PGSQL.' . $node->port;
 	my $socket = IO::Socket::UNIX->new($path) or croak "cannot connect to $path: $!";
 	my $self = bless { socket => $socket, notifications => [] }, $class;
 	my $user = getpwuid($>);
-	my $startup = pack('N', 196608) . join("\0", 'user', $user, 'database', 'postgres', '', '');
+	my $startup = pack('N', 196608) . join("\0", 'user', $user, 'database', 'postgres', %parameters, '', '');
 	print {$socket} pack('N', 4 + length $startup) . $startup;
 	$socket->flush;
 	$self->until_ready;
@@ -63,6 +64,13 @@ sub prepare
 {
 	my ($self, $name, $statement) = @_;
 	return $self->send_all(message('P', "$name\0$statement\0" . pack('n', 0)) . message('S', ''))->until_ready;
+}
+
+# Asks for the columns of a prepared statement, and runs nothing.
+sub describe
+{
+	my ($self, $name) = @_;
+	return $self->send_all(message('D', "S$name\0") . message('S', ''))->until_ready;
 }
 
 # Each statement runs in a portal of its own, which stays open to the end of the transaction.

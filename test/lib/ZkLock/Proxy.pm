@@ -72,7 +72,8 @@ sub accept
 			croak "socat ended\n" . log_tail($self->{log})
 			  unless alive($pid);
 			return port_listens($self->{port});
-		});
+		},
+		fatal => 1);
 	return $self;
 }
 
@@ -102,7 +103,7 @@ sub cut
 	my $listener = $self->{listener};
 	hold_still($listener) if $listener;
 	kill 'KILL', $self->connections;
-	wait_until('connections to end', sub { !$self->connections });
+	wait_until('connections to end', sub { !$self->connections }, fatal => 1);
 	kill 'CONT', $listener if $listener && !$self->{frozen};
 	return $self;
 }

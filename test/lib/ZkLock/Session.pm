@@ -41,18 +41,40 @@ sub new
 		sqlstate => '',
 	}, $class;
 
-	my $connstr = $node->connstr($dbname // 'postgres');
-	$connstr .= " user=$opt{user}" if $opt{user};
-	$connstr .= " application_name=$opt{application_name}"
+	$self->{connstr} = $node->connstr($dbname // 'postgres');
+	$self->{connstr} .= " user=$opt{user}" if $opt{user};
+	$self->{connstr} .= " application_name=$opt{application_name}"
 	  if $opt{application_name};
+	return $self->connect;
+}
+
+sub connect
+{
+	my ($self) = @_;
 	$self->{run} = IPC::Run::start(
-		[ $node->installed_command('psql'),
-			'-XAtq', '-d', $connstr, '-f', '-' ],
+		[ $self->{node}->installed_command('psql'),
+			'-XAtq', '-d', $self->{connstr}, '-f', '-' ],
 		'<', \$self->{in}, '>', \$self->{out}, '2>', \$self->{err});
-	$self->{backend} = $self->query('SELECT pg_backend_pid()');
-	croak "no connection to $connstr: $self->{error}"
+	$self->{backend} = $self->query('SELECT pg_backend_pid()', fatal => 1);
+	croak "no connection to $self->{connstr}: $self->{error}"
 	  unless $self->{backend} =~ /^\d+$/;
 	return $self;
+}
+
+# After a wait that has failed, the rest of the file has a new connection without locks. The old
+# backend may not notice that its client is gone.
+sub connect_anew
+{
+	my ($self) = @_;
+	kill 'KILL', $self->client_pid;
+	kill $_, $self->{backend} for 'TERM', 'CONT';
+	$self->drop;
+	@$self{qw(in out err)} = ('', '', '');
+	delete $self->{waiting};
+	$self->connect;
+	$self->reconnect if $self->{settings};
+	@$self{qw(sqlstate error)} = ('lost', 'no answer in time');
+	return '';
 }
 
 # Connects again, with settings that are fixed when a session starts, by name, besides those of
@@ -122,7 +144,8 @@ sub succeeded
 # Returns whether a query was sent whose result has not been fetched.
 sub is_busy { return defined $_[0]{waiting} }
 
-# Waits for the end of the last query. Returns as query() does.
+# Waits for the end of the last query. Returns as query() does. If it does not end in time, which is
+# a failed assertion, its answer is that of a lost connection.
 sub wait_result
 {
 	my ($self, %opt) = @_;
@@ -131,8 +154,10 @@ sub wait_result
 		"the end of: $self->{waiting}",
 		sub { $self->finished },
 		timeout => $opt{timeout},
+		fatal => $opt{fatal},
 		pause => 0.005,
-		diag => sub { "output so far: $self->{out}\n$self->{err}" });
+		diag => sub { "output so far: $self->{out}\n$self->{err}" })
+	  or return $self->connect_anew;
 
 	delete $self->{waiting};
 	$self->{sqlstate} = $self->{out} =~ s/$self->{end}// ? $1 : 'lost';

@@ -48,7 +48,7 @@ sub create
 	$self->{port} = free_port();
 	$self->write_config(
 		tick_time => 200,
-		config => { minSessionTimeout => 400, maxSessionTimeout => 600000 });
+		config => { minSessionTimeout => 400 });
 	return $self->launch;
 }
 
@@ -69,7 +69,7 @@ sub end
 	kill 'CONT', $pid;
 	kill 'KILL', $pid;
 	return wait_until("process $pid to end",
-		sub { waitpid($pid, 1); read_file("/proc/$pid/stat") =~ /^(?:.*\) Z |$)/ });
+		sub { waitpid($pid, 1); read_file("/proc/$pid/stat") =~ /^(?:.*\) Z |$)/ }, fatal => 1);
 }
 
 sub is_running { return kill 0, $_[0]{pid} }

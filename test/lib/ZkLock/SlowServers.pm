@@ -42,7 +42,7 @@ sub slow_server
 	my ($target, $seconds) = @_;
 	my $port = free_port();
 	my $pid = spawn([ 'perl', '-MIO::Socket::INET', '-e', $FORWARDER, $port, $target, $seconds ]);
-	wait_until('the slow server', sub { port_listens($port) });
+	wait_until('the slow server', sub { port_listens($port) }, fatal => 1);
 	return { connect_string => "127.0.0.1:$port", pid => $pid };
 }
 

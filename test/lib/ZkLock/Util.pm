@@ -4,8 +4,8 @@
 # starting child processes that die with the test and ending exactly those,
 # reading the tail of a log, finding the processes of a PostgreSQL server and its files.
 #
-# Never sleeps to synchronise: wait_until() polls a condition and dies with
-# diagnostics when the deadline passes.
+# Never sleeps to synchronise: wait_until() polls a condition, and fails at the line of the test
+# when the deadline passes.
 
 package ZkLock::Util;
 
@@ -23,7 +23,7 @@ use Time::HiRes qw(time);
 
 our @EXPORT_OK =
   qw(free_port wait_until spawn end_process alive hold_still log_tail
-  port_listens read_file write_file node_members succeeds
+  port_listens read_file write_file node_members starved succeeds
   pg_config postmaster_pid child_processes);
 
 # Carp names the line of the test, not one of a module of this library.
@@ -31,6 +31,12 @@ $Carp::Internal{"ZkLock::$_"}++ for map { basename($_, '.pm') } glob dirname(__F
 
 # The default timeout of every wait in the library.
 our $TIMEOUT = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;
+
+# The longest wait of a file after one that has failed.
+use constant AFTER_FAILURE => 5;
+
+my $process = $$;
+my $has_failed;
 
 # Ports below the range that the kernel assigns to outgoing connections: a server
 # can be stopped and started again on its port.
@@ -65,12 +71,16 @@ sub free_port
 	croak 'no free port found';
 }
 
-# Calls $condition until it returns true and returns that value. Dies after
-# $opt{timeout} seconds with $what and the text of $opt{diag}->().
+# Calls $condition until it returns true and returns that value. After $opt{timeout} seconds, a wait
+# of a test is a failed assertion with $what and the text of $opt{diag}->(), and returns nothing: the
+# rest of the file runs, in which every wait is short. A wait without which nothing else makes sense
+# is $opt{fatal} and dies then. So does one in an eval, whose author wants to know, and in a program
+# that is no test.
 sub wait_until
 {
 	my ($what, $condition, %opt) = @_;
 	my $timeout = $opt{timeout} // $TIMEOUT;
+	$timeout = AFTER_FAILURE if $has_failed && $timeout > AFTER_FAILURE;
 	my $deadline = time() + $timeout;
 	my $pause = $opt{pause} // 0.02;
 
@@ -82,7 +92,14 @@ sub wait_until
 		select(undef, undef, undef, $pause);
 	}
 	my $diag = $opt{diag} ? "\n" . $opt{diag}->() : '';
-	croak "timed out after $timeout s waiting for $what$diag";
+	croak "timed out after $timeout s waiting for $what$diag"
+	  if $opt{fatal} || $^S || $$ != $process || !$INC{'Test/More.pm'};
+	$has_failed = 1;
+	local $Test::Builder::Level = 2;
+	$Test::Builder::Level++ while (caller($Test::Builder::Level - 2))[0] =~ /^ZkLock::/;
+	Test::More::fail("waited for $what" =~ s/\s+/ /gr);
+	Test::More::diag("timed out after $timeout s$diag");
+	return;
 }
 
 # Runs a program, and returns whether it succeeds.
@@ -163,7 +180,8 @@ sub hold_still
 			}
 			return 1;
 		},
-		pause => 0.001);
+		pause => 0.001,
+		fatal => 1);
 	return;
 }
 
@@ -218,6 +236,14 @@ sub child_processes
 {
 	my ($pid) = @_;
 	return map { m{/proc/(\d+)/} } grep { read_file($_) =~ /^PPid:\s*$pid$/m } glob '/proc/[0-9]*/status';
+}
+
+# Returns how long a process, its first thread, has waited for a processor, in seconds.
+sub starved
+{
+	my ($pid) = @_;
+	my ($ns) = read_file("/proc/$pid/schedstat") =~ /^\d+ (\d+)/;
+	return ($ns // 0) / 1e9;
 }
 
 # Returns the members of the data of a node that zklock has made, as bytes.

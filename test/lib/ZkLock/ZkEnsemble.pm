@@ -132,6 +132,7 @@ sub wait_ready
 			return $number{leader} == 1
 			  && $number{leader} + $number{follower} >= $count;
 		},
+		fatal => 1,
 		diag => sub { $self->diagnostics });
 	return $self;
 }
@@ -160,6 +161,7 @@ sub leader
 {
 	my ($self) = @_;
 	return wait_until('a leader', sub { ($self->in_mode('leader'))[0] },
+		fatal => 1,
 		diag => sub { $self->diagnostics });
 }
 
@@ -170,6 +172,7 @@ sub followers
 	my @followers;
 	wait_until('the followers',
 		sub { @followers = $self->in_mode('follower'); @followers == $self->running - 1 },
+		fatal => 1,
 		diag => sub { $self->diagnostics });
 	return @followers;
 }

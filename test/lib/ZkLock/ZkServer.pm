@@ -12,11 +12,14 @@
 #   $zk->four_letter('srvr');
 #   $zk->stop;
 #
-# Options of start(): tick_time (ms), config (hash of further configuration
-# lines), java (list of further java options), container_check_ms, dir (a
-# directory to use instead of a temporary one), tls (a ZkLock::Tls: a second port
-# serves TLS), secure_port (for TLS that config sets up). ZkLock::ZkEnsemble creates the
-# members of an ensemble, and passes myid and peers.
+# A session timeout can be ten minutes, whatever the tick is: tests that are not about a loss use
+# 60 s, so that no starvation of this machine ends their sessions.
+#
+# Options of start(): tick_time (ms), config (hash of further configuration lines; undef:
+# ZooKeeper's default), java (list of further java options), container_check_ms, dir (a
+# directory to use instead of a temporary one), tls (a ZkLock::Tls: a second port serves TLS),
+# secure_port (for TLS that config sets up). ZkLock::ZkEnsemble creates the members of an
+# ensemble, and passes myid and peers.
 
 package ZkLock::ZkServer;
 
@@ -83,6 +86,7 @@ sub write_config
 		clientPort => $self->{port},
 		clientPortAddress => '127.0.0.1',
 		maxClientCnxns => 0,
+		maxSessionTimeout => 600000,
 		'admin.enableServer' => 'false',
 		'4lw.commands.whitelist' => '*',
 		($opt{tls} ? $opt{tls}->server_config($self->{secure_port}) : ()),
@@ -91,7 +95,7 @@ sub write_config
 
 	-d $data or mkdir $data or croak "mkdir $data: $!";
 	write_file("$self->{dir}/zoo.cfg",
-		join '', map { "$_=$config{$_}\n" } sort keys %config);
+		join '', map { "$_=$config{$_}\n" } grep { defined $config{$_} } sort keys %config);
 	write_file("$data/myid", "$self->{myid}\n") if $self->{myid};
 	return;
 }
@@ -141,6 +145,7 @@ sub wait_ready
 			  unless alive($self->{pid});
 			return $self->mode;
 		},
+		fatal => 1,
 		diag => sub { log_tail($self->{log}) });
 	return $self;
 }

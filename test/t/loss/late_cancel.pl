@@ -1,0 +1,101 @@
+# A cancel by a user is not taken for one of zklock's that comes a moment later, while the error of
+# the first is on its way to those who handle it: a timed attempt does not answer with false, and no
+# handler for a loss catches it.
+#
+# Promise: 5.10
+# Tags: edges
+
+use ZkLock::Test;
+
+my $zk = ZkLock::ZkServer->start(tick_time => 200);
+my $node = zklock_node('a', zk => $zk);
+my $library = shim_library($node, 'late_cancel');
+$node->safe_psql('postgres', "CREATE FUNCTION until_next_cancel(text) RETURNS void STRICT LANGUAGE c AS '$library'");
+my $held_up = $node->data_dir . '/held_up';
+my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 120);
+
+# Cancels the statement of the session, as pg_cancel_backend() does. Returns when its error is held up; or
+# false, if zklock's cancel was first, whose error then goes on.
+sub cancel_held_up
+{
+	my ($s) = @_;
+	my $is_late = -e $held_up;
+	kill 'INT', $s->pid;
+	return 0 if $is_late;
+	wait_until('the error', sub { -e $held_up || $s->finished });
+	return unlink $held_up;
+}
+
+# Returns a block of PL/pgSQL that handles a loss, and must not handle a cancel.
+sub handled
+{
+	my ($statement) = @_;
+	return <<"SQL";
+DO \$\$
+BEGIN
+	BEGIN
+		PERFORM until_next_cancel('$statement');
+	EXCEPTION WHEN OTHERS THEN
+	END;
+	RAISE 'the statement runs on';
+END \$\$
+SQL
+}
+
+# The timeout of an attempt. If it passes before the cancel, this is repeated.
+{
+	my ($holder, $s) = map { session($node) } 1, 2;
+	$holder->query_ok("SELECT zk_lock('taken')");
+	wait_until('a cancel before the timeout', sub {
+		$s->query_async(q{SELECT until_next_cancel($$SELECT zk_try_lock('taken', '5s')$$)});
+		wait_blocked($s, or => sub { $s->finished });
+		return 1 if cancel_held_up($s);
+		$s->wait_result;
+		unlink $held_up;
+		return 0;
+	});
+	failed_with($s, '57014', 'a cancel is not lost when the timeout of an attempt passes at the same time',
+		like => qr/due to user request/, hint => 0);
+	works($s, 'SELECT pg_sleep(0.01)', '', 'a cancel and a timeout together end one statement');
+	works($s, "SELECT zk_try_lock('taken', '10ms')", 'f', 'the next attempt returns false');
+	$_->quit for $s, $holder;
+}
+
+# A loss.
+{
+	my $s = session($node);
+	$s->query_ok("SELECT zk_lock('lost')");
+	my $id = zk_session_id($s);
+	$s->query_async(handled('SELECT pg_sleep(600)'));
+	wait_asleep($s);
+	ok(cancel_held_up($s), 'the cancel by a user is first');
+	lose_lock($zk, $zkc, 'lost', $id);
+	failed_with($s, '40001', 'a handler for a loss does not catch a cancel that was there first', like => qr/lock "lost" was lost/);
+	works($s, 'SELECT pg_sleep(0.01)', '', 'the cancel and the later loss end one statement');
+	$s->quit;
+}
+
+# The same while zk_fence() asks the ensemble, as it does when a kept lock was acquired again. If the lock is
+# lost before the cancel, this is repeated.
+{
+	my $s;
+	wait_until('a cancel of a fence before the loss', sub {
+		$s = session_with($node, session_timeout => '20s');
+		$s->query_ok("SET zklock.keep_time = '10min'; SELECT zk_lock('kept'), zk_unlock('kept'), zk_lock('kept')");
+		$zk->pause;
+		$s->query_async(handled("SELECT zk_fence(''kept'')"));
+		wait_blocked($s, or => sub { $s->finished });
+		return 1 if cancel_held_up($s);
+		$zk->resume;
+		$s->wait_result;
+		$s->quit;
+		unlink $held_up;
+		return 0;
+	});
+	failed_with($s, '40001', 'a handler for the loss of a lock that is fenced does not catch a cancel', like => qr/lock "kept" was lost/);
+	$zk->resume;
+	works($s, 'SELECT pg_sleep(0.01)', '', 'the cancel of a fence and the loss end one statement');
+	$s->quit;
+}
+
+nothing_left($zkc, 'nothing is left');
