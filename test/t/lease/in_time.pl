@@ -2,7 +2,8 @@
 # lock, whatever it is doing: the silent cut of the client, of its follower from the
 # leader, of the leader with its client, and the same with connections that come and go.
 # Several holders sleep: each is cut off at another moment between two of its proofs.
-# Alone: it compares times, without the time for which a holder waits for a processor.
+# Alone: it compares times, without the time for which a holder waits for a processor after
+# the first moment at which it may have to stop.
 #
 # Promise: 5.11
 # Tags: user
@@ -10,8 +11,10 @@
 use Time::HiRes qw(time);
 use ZkLock::Test;
 
-# The session timeout is four ticks. A follower notices late that it is cut off.
+# The session timeout T is four ticks. A holder that is cut off stops after T/6 at the earliest,
+# if its lock is new. A follower notices late that it is cut off.
 use constant TICK_MS => 1500;
+use constant EARLIEST_STOP => 4 * TICK_MS / 6000;
 use constant SYNC_LIMIT => { follower => 60, leader => 8 };
 
 # A member that tries to lead without the votes of the others gives up after five ticks,
@@ -31,7 +34,7 @@ my %work = (
 sub holders_stop
 {
 	my ($kind, $here, $there, $zkc, $cut, $meanwhile) = @_;
-	my (%holder, %waiter, %stopped, %starved, %granted);
+	my (%holder, %waiter, %stopped, %before, %starved, %granted);
 	my $blocker = session($here);
 	my $first = session($here);
 	require_standby($here);
@@ -58,7 +61,6 @@ sub holders_stop
 	}
 
 	my $began = time;
-	$starved{$_} = starved($holder{$_}->pid) for keys %work;
 	$cut->();
 	wait_until(
 		'all holders to stop and all waiters to go on',
@@ -66,10 +68,12 @@ sub holders_stop
 			$meanwhile->() if $meanwhile;
 			for my $work (keys %work)
 			{
+				$before{$work} = starved($holder{$work}->pid)
+				  if !defined $before{$work} || time < $began + EARLIEST_STOP;
 				if (!$stopped{$work} && $holder{$work}->is_busy && $holder{$work}->finished)
 				{
 					$stopped{$work} = time;
-					$starved{$work} = starved($holder{$work}->pid) - $starved{$work};
+					$starved{$work} = starved($holder{$work}->pid) - $before{$work};
 				}
 				$granted{$work} //= time if $waiter{$work}->finished;
 				next if $work ne 'idle' || !$granted{idle} || $holder{idle}->is_busy;
