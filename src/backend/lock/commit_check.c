@@ -33,6 +33,7 @@ static struct
 	ZklockKeptNames released;
 
 	bool		begun;
+	bool		is_nested;		/* in a procedure, which may catch the error */
 	bool		unconfirmed;	/* the ensemble was asked, and has not confirmed the locks */
 }			check;
 
@@ -99,7 +100,7 @@ confirm(bool fresh)
 	}
 	PG_CATCH();
 	{
-		zklock_translate_cancel(context, !check.begun, InSecurityRestrictedOperation());
+		zklock_translate_cancel(context, !check.begun || check.is_nested, InSecurityRestrictedOperation());
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -213,9 +214,10 @@ zklock_check_irreversible(void)
 }
 
 void
-zklock_check_commit(void)
+zklock_check_commit(bool is_nested)
 {
 	check.begun = true;
+	check.is_nested = is_nested;
 	prove_locks();
 }
 
@@ -256,5 +258,5 @@ zklock_end_transaction(bool aborted)
 	zklock_forget_failure();
 	check.unproven = 0;
 	check.released.list.n = 0;
-	check.begun = check.unconfirmed = false;
+	check.begun = check.is_nested = check.unconfirmed = false;
 }

@@ -81,9 +81,9 @@ extern void zklock_forget_failure(void);
 /*
  * At PRE_COMMIT and PRE_PREPARE: raises 40001 unless all locks are held as surely as
  * zklock.commit_check requires.  May wait, interruptibly, for one round trip and at most the
- * session timeout.
+ * session timeout.  "is_nested": a procedure commits.
  */
-extern void zklock_check_commit(void);
+extern void zklock_check_commit(bool is_nested);
 
 /* Same, before a command whose commit may not be refused. */
 extern void zklock_check_irreversible(void);

@@ -50,8 +50,9 @@
  * - "source" is ZKLOCK only if every cancel since QueryCancelPending was clear came from the handler, and
  *   none from elsewhere since a statement, also a nested one, or a timed attempt began, or a lock was granted.
  *   PostgreSQL clears QueryCancelPending when it raises the error of a cancel; one of ours that comes while
- *   the error of another is on its way to the hooks does not make it ours.  So a cancel that is withdrawn,
- *   or taken for a loss or a timeout, is nobody else's.
+ *   the error of another is on its way to the hooks does not make it ours: a statement that a handler
+ *   executes before it raises that error again forgets where it came from, and "is_unraised" says that ours
+ *   is still to be raised.  So a cancel that is withdrawn, or taken for a loss or a timeout, is nobody else's.
  * - While a loss is requested, a next signal is on its way: within RETRY_MS, and ever more rarely
  *   while the session idles.
  * - A statement inside another one leaves the phase alone, or raises it from IDLE to RUNNING; and
@@ -111,6 +112,7 @@ static volatile struct
 	sig_atomic_t is_new;		/* a loss was requested since the last signal */
 	sig_atomic_t phase;			/* ZklockPhase */
 	sig_atomic_t source;		/* CancelSource */
+	sig_atomic_t is_unraised;	/* no error of one from ZKLOCK has been raised; valid while one is pending */
 	sig_atomic_t n_idle;		/* signals in a row that found the session idle */
 	sig_atomic_t is_deadline_set;	/* the timer will fire at the end of the lease, or earlier */
 }			state;
@@ -187,7 +189,7 @@ zklock_cancel_begin(void)
 	sigset_t	all;
 	sigset_t	before;
 
-	if (state.source != ELSEWHERE)
+	if (state.source == UNKNOWN)
 		return;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -215,7 +217,10 @@ static void
 cancel(void)
 {
 	if (!QueryCancelPending && state.source != ELSEWHERE)
+	{
+		state.is_unraised = state.source == UNKNOWN;
 		state.source = ZKLOCK;
+	}
 	InterruptPending = true;
 	QueryCancelPending = true;
 	SetLatch(MyLatch);
@@ -408,10 +413,17 @@ zklock_cancel_is_requested(ZklockCancelReason reason)
 	return state.requested[reason];
 }
 
+/* Returns whether a cancel of ours is pending, and no other of ours has been raised before. */
+static bool
+is_to_be_raised(void)
+{
+	return QueryCancelPending && state.is_unraised;
+}
+
 bool
 zklock_cancel_is_ours(void)
 {
-	return state.source == ZKLOCK;
+	return state.source == ZKLOCK && !is_to_be_raised();
 }
 
 bool
@@ -435,9 +447,10 @@ zklock_cancel_settle(ZklockCancelReason reason)
 	if (!state.requested[ZKLOCK_CANCEL_LOSS] && !state.requested[ZKLOCK_CANCEL_TIMEOUT] &&
 		state.source == ZKLOCK)
 	{
+		if (is_to_be_raised())	/* otherwise its error may be on its way to the hooks */
+			state.source = UNKNOWN;
 		if (!zklock_recovery_conflict_cancels())
 			QueryCancelPending = false;
-		state.source = UNKNOWN;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

@@ -37,6 +37,7 @@
 #include "replication/logicalworker.h"
 #include "storage/ipc.h"
 #include "tcop/pquery.h"
+#include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/backend_status.h"
 #include "utils/resowner.h"
@@ -62,8 +63,11 @@ static struct
 /* The commit check of this transaction has begun. */
 static bool commit_checked = false;
 
-/* Since this backend's first grant: zklock_before_participants() is in PostgreSQL's list. */
+/* This backend has been granted something. */
 static bool has_granted = false;
+
+/* zklock_before_participants() is in PostgreSQL's list. */
+static bool is_registered = false;
 
 /* A statement of this transaction has called a hook of ours. */
 static bool is_used = false;
@@ -111,7 +115,7 @@ check_before_irreversible(Node *command, bool is_top_level)
 }
 
 /*
- * A message that calls no hook is a fast-path call, or prepares a statement.  The error of a loss
+ * A message that calls no hook is a fast-path call, or prepares or binds a statement.  The error of a loss
  * at the end of the latter would follow the answer that the statement is prepared: psycopg, for
  * one, does not expect two answers.  It has read and written nothing, so the next statement
  * reports the loss.  Without track_activities they look the same.  A fast-path call in a pipeline
@@ -138,18 +142,28 @@ is_irreversible_commit(void)
 		 GetCurrentStatementStartTimestamp() == last_message || !may_be_fast_path());
 }
 
-/* A statement begins. */
+/* A cancel that a handler has caught does not concern the next part of a statement. */
+static void
+forget_cancels(void)
+{
+	if (has_granted)
+		zklock_cancel_begin();
+}
+
+/*
+ * A statement begins.  A command that could not be undone has ended when the client's next message
+ * comes: the transaction that ends the command may fire deferred triggers, whose statements are part of it.
+ */
 static void
 mark_used(void)
 {
 	is_used = true;
-	if (has_granted)
-		zklock_cancel_begin();
-
-	/* The command that could not be undone has ended. */
-	if (depth == 0 && zklock_phase() == ZKLOCK_MUTED)
+	forget_cancels();
+	if (depth == 0 && zklock_phase() == ZKLOCK_MUTED &&
+		GetCurrentStatementStartTimestamp() != last_message)
 		zklock_set_phase(ZKLOCK_IDLE);
 }
+
 
 /*
  * The transaction has ended.  A procedure that commits goes on, and so does a command that cannot be
@@ -217,7 +231,7 @@ check_at_commit(XactEvent event)
 	if (event == XACT_EVENT_PRE_PREPARE)
 		zklock_at_pre_prepare();
 	if (can_fail)
-		zklock_check_commit();
+		zklock_check_commit(depth > 0);
 	zklock_set_phase(is_irreversible ? ZKLOCK_MUTED : ZKLOCK_RESTRICTED);
 	if (can_fail && zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
 		zklock_check_loss();
@@ -241,8 +255,8 @@ zklock_before_participants(XactEvent event, void *arg)
  * PostgreSQL must not be walking the list meanwhile.  It walks it only at the end of a transaction;
  * then ours is the first, so "commit_checked" is true while it calls the others, whose SQL
  * ends statements, too.  The first grant of a backend may come from SQL that another callback
- * runs at PRE_COMMIT.  It only adds an item to the front, and what moves from then on is
- * this item, which the walk has passed.
+ * runs at PRE_COMMIT.  Before the check it only adds an item to the front, and what moves from then on
+ * is this item, which the walk has passed; behind the check nothing moves before the next transaction.
  *
  * What remains is a callback that C code registers when no statement or grant follows, in a deferred
  * trigger or in an expression of a procedure.  It is called before the check; and if it runs SQL at
@@ -251,12 +265,13 @@ zklock_before_participants(XactEvent event, void *arg)
 static void
 stay_first(void)
 {
+	has_granted = true;
 	if (commit_checked)
 		return;
-	if (has_granted)
+	if (is_registered)
 		UnregisterXactCallback(zklock_before_participants, NULL);
 	RegisterXactCallback(zklock_before_participants, NULL);
-	has_granted = true;
+	is_registered = true;
 }
 
 /* Called at the end of each statement. */
@@ -357,12 +372,13 @@ leave_statement(const StatementState *before, bool keeps_muted)
 /*
  * Can a function of the client catch the error?  Statements of a deferred trigger, of a function that is
  * called by the fast path or evaluated while a statement is planned, run inside no other one, but
- * not in a portal.
+ * not in a portal of the client's text.
  */
 static bool
 is_nested(void)
 {
-	return depth > 0 || ActivePortal == NULL;
+	return depth > 0 || ActivePortal == NULL || debug_query_string == NULL ||
+		strcmp(ActivePortal->sourceText, debug_query_string) != 0;
 }
 
 /* Runs a part of a statement. */
@@ -405,6 +421,7 @@ zklock_at_executor_start(QueryDesc *query, int flags)
 static void
 zklock_at_executor_run(ZKLOCK_RUN_PARAMETERS)
 {
+	forget_cancels();
 	raise_pending_loss();
 	ZKLOCK_STATEMENT(previous.run(ZKLOCK_RUN_ARGUMENTS), true);
 }

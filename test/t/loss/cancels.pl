@@ -127,13 +127,19 @@ SQL
 	$s->quit;
 }
 
-# A deferred trigger, whose statements run inside no other one.
+# A deferred trigger, whose statements run inside no other one; a loop over a query has a portal of its own.
+for my $wait ('PERFORM %s, pg_sleep(0.01);', 'FOR r IN SELECT %s, pg_sleep(0.01) LOOP END LOOP;')
 {
+	my $waits = sprintf $wait, $block->sql;
+	my ($kind) = $wait =~ /^(\w+)/;
 	$node->safe_psql('postgres', <<"SQL");
-CREATE FUNCTION catches() RETURNS trigger LANGUAGE plpgsql AS \$\$
+DROP TABLE IF EXISTS deferred;
+CREATE OR REPLACE FUNCTION catches() RETURNS trigger LANGUAGE plpgsql AS \$\$
+DECLARE
+	r record;
 BEGIN
 	BEGIN
-		PERFORM @{[ $block->sql ]}, pg_sleep(0.01);
+		$waits
 	EXCEPTION WHEN OTHERS THEN
 	END;
 	RAISE 'the commit goes on';
@@ -143,10 +149,10 @@ CREATE CONSTRAINT TRIGGER d AFTER INSERT ON deferred DEFERRABLE INITIALLY DEFERR
 	FOR EACH ROW EXECUTE FUNCTION catches();
 SQL
 	my $s = both_pending('pg_cancel_backend()', "INSERT INTO deferred VALUES ('x')");
-	failed_with($s, '57014', 'a deferred trigger that handles a loss does not catch a cancel that comes at the same time',
+	failed_with($s, '57014', "a deferred trigger that handles a loss does not catch a cancel that comes at the same time: $kind",
 		like => qr/due to user request/, hint => 0);
-	fails_with($s, 'SELECT 1', '40001', 'the statement after a cancelled commit reports the loss', like => qr/lock "both" was lost/);
-	works($s, 'SELECT pg_sleep(0)', '', 'the loss and the cancel of a commit end one statement each');
+	fails_with($s, 'SELECT 1', '40001', "the statement after a cancelled commit reports the loss: $kind", like => qr/lock "both" was lost/);
+	works($s, 'SELECT pg_sleep(0)', '', "the loss and the cancel of a commit end one statement each: $kind");
 	$s->quit;
 }
 
@@ -179,6 +185,86 @@ SQL
 	works($s, 'SELECT pg_sleep(0)', '', "the next statement succeeds, $with");
 	works($s, 'SELECT count(*) FROM zk_held_locks', $others, "the other locks are held, $with");
 	$s->quit;
+}
+
+# A handler around the function catches a loss that has ended a block of the function, in a statement or in an
+# expression, whose rollback has released the lock.
+for my $sleep ('PERFORM pg_sleep(600)', 'x := pg_sleep(600)')
+{
+	my $s = session($node);
+	$node->safe_psql('postgres', <<"SQL");
+CREATE OR REPLACE FUNCTION waits_in_block() RETURNS void LANGUAGE plpgsql AS \$\$
+DECLARE
+	x text;
+BEGIN
+	BEGIN
+		x := zk_xact_lock('inner');
+		$sleep;
+	EXCEPTION WHEN division_by_zero THEN
+	END;
+END \$\$
+SQL
+	$s->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
+	my $id = zk_session_id($s);
+	$s->query_async(<<'SQL');
+DO $$
+BEGIN
+	PERFORM waits_in_block();
+EXCEPTION WHEN serialization_failure THEN
+	RAISE NOTICE 'handled: %', SQLERRM;
+END $$
+SQL
+	wait_asleep($s);
+	lose_lock($zk, $zkc, 'inner', $id);
+	$s->wait_result;
+	like($s->error, qr/handled: lock "inner" was lost/, "a handler catches a loss whose lock a block has released: $sleep");
+	is($s->sqlstate, '40001', "the commit is refused after that: $sleep");
+	works($s, 'SELECT pg_sleep(0)', '', "the loss that was handled ends no other statement: $sleep");
+	$s->quit;
+}
+
+# A cancel that the body of a loop has caught does not make a loss in the query of the loop somebody else's.
+{
+	my ($gate, $s) = map { session($node) } 1, 2;
+	$gate->query_ok('SELECT pg_advisory_lock(77)');
+	$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION waits_at_11(g int) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+	x text;
+BEGIN
+	IF g = 11 THEN
+		x := pg_advisory_lock(77);
+	END IF;
+	RETURN g;
+END $$
+SQL
+	$s->query_ok("SELECT zk_lock('lost')");
+	my $id = zk_session_id($s);
+	$s->query_async(<<'SQL');
+DO $$
+DECLARE
+	x text;
+	r record;
+BEGIN
+	FOR r IN SELECT waits_at_11(g) AS g FROM generate_series(1, 20) g LOOP
+		BEGIN
+			IF r.g = 1 THEN
+				x := pg_sleep(600);
+			END IF;
+		EXCEPTION WHEN query_canceled THEN
+		END;
+	END LOOP;
+EXCEPTION WHEN serialization_failure THEN
+	RAISE NOTICE 'handled: %', SQLERRM;
+END $$
+SQL
+	wait_asleep($s);
+	$s->cancel;
+	wait_blocked_locally($s);
+	lose_lock($zk, $zkc, 'lost', $id);
+	$s->wait_result;
+	like($s->error, qr/handled: lock "lost" was lost/, 'a handler catches a loss in a loop whose body has caught a cancel');
+	$_->quit for $s, $gate;
 }
 
 # The cancel ends a PL/pgSQL block in an expression, which calls no hook. PL/pgSQL rolls the block back,

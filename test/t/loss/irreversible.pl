@@ -178,8 +178,8 @@ is($node->safe_psql('postgres',
 lose_behind('INSERT INTO t VALUES (2)', 'REINDEX INDEX CONCURRENTLY late', 'virtualxid');
 lose_behind('LOCK TABLE t', 'VACUUM t', 'relation');
 
-# The command executes other statements after the loss: of an event trigger, and of a
-# function in an index expression.
+# The command executes other statements after the loss: of an event trigger, of a deferred trigger, and of
+# a function in an index expression.
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE executed (v text);
 CREATE FUNCTION wait_and_read(v int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
@@ -191,6 +191,10 @@ BEGIN
 END $$;
 CREATE FUNCTION record() RETURNS event_trigger LANGUAGE plpgsql
 	AS 'BEGIN INSERT INTO public.executed VALUES (tg_tag); END';
+CREATE FUNCTION read() RETURNS trigger LANGUAGE plpgsql
+	AS 'BEGIN PERFORM FROM public.executed; RETURN NULL; END';
+CREATE CONSTRAINT TRIGGER read AFTER INSERT ON executed DEFERRABLE INITIALLY DEFERRED
+	FOR EACH ROW EXECUTE FUNCTION read();
 CREATE EVENT TRIGGER record ON ddl_command_end EXECUTE FUNCTION record();
 SQL
 lose_behind('INSERT INTO t VALUES (2)', 'CREATE INDEX CONCURRENTLY recorded ON t (v)', 'virtualxid');

@@ -10,7 +10,9 @@ use ZkLock::Test;
 my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $node = zklock_node('a', zk => $zk);
 my $library = shim_library($node, 'late_cancel');
-$node->safe_psql('postgres', "CREATE FUNCTION until_next_cancel(text) RETURNS void STRICT LANGUAGE c AS '$library'");
+$node->safe_psql('postgres', "CREATE FUNCTION $_ STRICT LANGUAGE c AS '$library'")
+  for 'until_next_cancel(text) RETURNS void', 'after_error(text) RETURNS void';
+$node->safe_psql('postgres', "CREATE PROCEDURE commits() LANGUAGE c AS '$library'");
 my $held_up = $node->data_dir . '/held_up';
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 120);
 
@@ -29,12 +31,13 @@ sub cancel_held_up
 # Returns a block of PL/pgSQL that handles a loss, and must not handle a cancel.
 sub handled
 {
-	my ($statement) = @_;
+	my ($statement, $function) = @_;
+	$function //= 'until_next_cancel';
 	return <<"SQL";
 DO \$\$
 BEGIN
 	BEGIN
-		PERFORM until_next_cancel('$statement');
+		PERFORM $function('$statement');
 	EXCEPTION WHEN OTHERS THEN
 	END;
 	RAISE 'the statement runs on';
@@ -72,6 +75,52 @@ SQL
 	lose_lock($zk, $zkc, 'lost', $id);
 	failed_with($s, '40001', 'a handler for a loss does not catch a cancel that was there first', like => qr/lock "lost" was lost/);
 	works($s, 'SELECT pg_sleep(0.01)', '', 'the cancel and the later loss end one statement');
+	$s->quit;
+}
+
+# A loss that comes after a handler of the cancel has executed a statement and raised the cancel again.
+{
+	$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE log (v text);
+CREATE FUNCTION logs() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM pg_sleep(600);
+EXCEPTION WHEN query_canceled THEN
+	INSERT INTO log VALUES ('cancelled');
+	RAISE;
+END $$
+SQL
+	my $s = session($node);
+	$s->query_ok("SELECT zk_lock('lost')");
+	my $id = zk_session_id($s);
+	$s->query_async(handled('SELECT logs()', 'after_error'));
+	wait_asleep($s);
+	ok(cancel_held_up($s), 'the cancel by a user is raised again');
+	lose_lock($zk, $zkc, 'lost', $id);
+	failed_with($s, '40001', 'a handler for a loss does not catch a cancel that was handled and raised again', like => qr/lock "lost" was lost/);
+	$s->quit;
+}
+
+# A procedure in C can catch the error of its commit.
+{
+	my $s;
+	wait_until('a cancel of a commit before the loss', sub {
+		$s = session_with($node, session_timeout => '20s');
+		$s->query_ok("SET zklock.commit_check = always; SELECT zk_lock('commit')");
+		$zk->pause;
+		$s->query_async('CALL commits()');
+		wait_blocked($s, or => sub { $s->finished });
+		return 1 if cancel_held_up($s);
+		$zk->resume;
+		$s->wait_result;
+		$s->quit;
+		unlink $held_up;
+		return 0;
+	});
+	$s->wait_result;
+	like($s->error, qr/the commit has failed with 57014/, 'a cancel of the commit of a procedure is not reported as a loss that comes at the same time');
+	$zk->resume;
+	$s->query('SELECT zk_unlock_all()');
 	$s->quit;
 }
 
