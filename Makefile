@@ -97,7 +97,7 @@ include $(TOP)/test/fuzz/fuzz.mk
 
 .PHONY: t
 t: $(shlib)
-	@PG_CONFIG='$(PG_CONFIG)' scripts/one-test '$(or $(PROVE_TESTS),$(T))' '$(K)'
+	@exec env PG_CONFIG='$(PG_CONFIG)' scripts/one-test '$(or $(PROVE_TESTS),$(T))' '$(K)'
 
 .PHONY: check-backend-asan check-backend-valgrind
 check-backend-asan check-backend-valgrind:
