@@ -15,7 +15,7 @@ my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 200)->with_client;
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
 my $node = zklock_node('a', zk => $proxy, session_timeout => SESSION_TIMEOUT);
 my $shorter = zklock_node('c', zk => $proxy, session_timeout => '10s');
-my $near = zklock_node('b', zk => $zk, session_timeout => '20s');
+my $near = zklock_node('b', zk => $zk);
 
 # Opens a connected session, whose release has arrived. The statement_timeout ends a call that waits without end.
 sub caller_with
@@ -50,7 +50,7 @@ sub caller_with
 
 # Each connection answers the sync before the list and dies of the list.
 {
-	my $s = caller_with('4s', $shorter);
+	my $s = caller_with('6s', $shorter);
 	my $hits = $proxy->hits;
 	$proxy->arm(fault => 'lose_answer', op => 'getChildren', path => 'dies', every => 1);
 	fails_with($s, "SELECT zk_lock('dies')", '08006',
@@ -93,16 +93,16 @@ sub caller_with
 {
 	my $cut = ZkLock::Proxy->start(target => $zk);
 	my $holder = session($near);
-	my ($s, $timed) = map { caller_with('3s', $shorter, 'zklock.connect_string' => $cut->connect_string) } 1 .. 2;
+	my ($s, $timed) = map { caller_with('5s', $shorter, 'zklock.connect_string' => $cut->connect_string) } 1 .. 2;
 	my $report = "SET log_lock_waits = on; SET deadlock_timeout = '10ms'";
 	my $offset = -s $shorter->logfile;
 	$holder->query_ok("SELECT zk_lock('held'), zk_lock('timed')");
 	$_->query_ok($report) for $s, $timed;
 	$timed->query_ok("SET zklock.ensemble_timeout = '1h'");
 	$s->query_async("SELECT zk_lock('held')");
-	$timed->query_async("SELECT zk_try_lock('timed', '8s')");
+	$timed->query_async("SELECT zk_try_lock('timed', '10s')");
 	wait_for_log($shorter, qr/still waiting for zk lock "$_"/, $offset) for qw(held timed);
-	$holder->query_ok('SELECT pg_sleep(4)');
+	$holder->query_ok('SELECT pg_sleep(6)');
 	ok(!$s->finished, 'a wait for another holder goes on after ensemble_timeout');
 	$cut->cut(refuse => 1);
 	is($timed->wait_result, 'f', 'an attempt that has queued returns false after its timeout');
@@ -117,9 +117,20 @@ sub caller_with
 	my $mutex = $zkc->create('/zklock/semaphores/sem/locks/_c_00000000-0000-0000-0000-000000000000-lock-',
 		ephemeral => 1, sequence => 1);
 	$s->query_ok("SET zklock.ensemble_timeout = '4s'");
-	$s->query_async("SELECT zk_try_acquire_permit('sem', 2)");
-	wait_zk_children($zkc, '/zklock/semaphores/sem/locks', 2);
-	$cut->cut(refuse => 1);
+	# It gives up after a second: if that was before the cut, again.
+	for my $try (1 .. 20)
+	{
+		$s->query_async("SELECT zk_try_acquire_permit('sem', 2)");
+		wait_until('the attempt in the queue of the mutex, or its end',
+			sub { $s->finished || 2 == $zkc->children('/zklock/semaphores/sem/locks') });
+		$cut->cut(refuse => 1);
+		wait_until('the end of the attempt', sub { $s->finished });
+		last if !$s->succeeded || $try == 20;
+		is($s->wait_result, 'f', 'an attempt for a permit that ends before the cut returns false');
+		$cut->accept;
+		wait_state($s, 'connected');
+		wait_zk_children($zkc, '/zklock/semaphores/sem/locks', 1);
+	}
 	failed_with($s, '08006', 'a non-blocking attempt for a permit fails when the connection is lost',
 		like => qr/DETAIL:  The connection to the server at \S+ was lost, and no answer came within 4000 ms\. The ZooKeeper client reports: .*$/m);
 	$cut->accept;
