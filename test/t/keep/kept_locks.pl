@@ -139,7 +139,7 @@ my $t = session($there);
 	pass('the end of the connection: it is gone');
 
 	$k = keeper($here, 'zklock.keep_time' => '1s');
-	keep($k, 'd');
+	$k->query_ok("SELECT zk_xact_lock('d')");
 	wait_zk_empty($zkc, '/zklock/locks/d');
 	pass('zklock.keep_time has passed: it is gone');
 
