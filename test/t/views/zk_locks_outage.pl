@@ -104,9 +104,11 @@ for my $op (qw(getChildren exists getData))
 {
 	my $s = session($node);
 	$s->query_ok($count_locks);
-	$s->query_ok("SET zklock.ensemble_timeout = '300ms'");
+	# Long enough for the answers before the loss.
+	$s->query_ok("SET zklock.ensemble_timeout = '2s'");
 	$proxy->arm(fault => 'lose_request', op => 'getData', path => 'l3', down => 1);
 	unreadable($s, '08006', 'lost the connection', 'a connection that is not restored is an error');
+	$s->query_ok("SET zklock.ensemble_timeout = '300ms'");
 	unreadable($s, '08006', 'lost the connection', 'a connection that was lost before is an error');
 	$proxy->disarm->up;
 	$s->query_ok("SET zklock.ensemble_timeout = '30s'");
@@ -114,7 +116,7 @@ for my $op (qw(getChildren exists getData))
 
 	# With a lock held: the session is kept.
 	$s->query_ok("SELECT zk_lock('own')");
-	$s->query_ok("SET zklock.ensemble_timeout = '300ms'; SET zklock.commit_check = off");
+	$s->query_ok("SET zklock.ensemble_timeout = '2s'; SET zklock.commit_check = off");
 	$proxy->arm(fault => 'lose_request', op => 'getData', path => 'l3', down => 1);
 	unreadable($s, '08006', 'lost the connection', 'a holder gets the same error');
 	works($s, 'SELECT state FROM zk_held_locks', 'suspect', 'the lock is suspect');
