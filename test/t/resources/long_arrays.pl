@@ -15,7 +15,7 @@ my $s = session($node);
 # A call with a thousand names waits for a silent ensemble. Meanwhile databases can be
 # created and dropped, which needs an answer of every backend, and the call can be
 # cancelled.
-$s->reconnect('zklock.max_locks' => NAMES + 1);
+$s->reconnect('zklock.max_locks' => NAMES + 1, 'zklock.ensemble_timeout' => '10min');
 $s->query_ok("SELECT zk_lock('ready'), zk_unlock('ready')");
 
 for my $end (qw(cancel statement_timeout))
@@ -23,7 +23,7 @@ for my $end (qw(cancel statement_timeout))
 	$proxy->freeze;
 	$s->query_ok("SET statement_timeout = '5s'") if $end eq 'statement_timeout';
 	$s->query_async("SELECT zk_lock_many(array_agg('$end' || i)) FROM generate_series(1, ${\NAMES}) AS i");
-	wait_blocked($s);
+	wait_blocked($s, or => sub { $end eq 'statement_timeout' && $s->finished });
 	works($dba, 'CREATE DATABASE other', '', "$end: a database is created while the call waits");
 	works($dba, 'DROP DATABASE other', '', "$end: a database is dropped while the call waits");
 	$s->cancel if $end eq 'cancel';
@@ -38,15 +38,15 @@ works($s, "SELECT count(*) FROM (SELECT unnest(zk_lock_many(array_agg('n' || i))
 works($s, "SELECT true = ALL (zk_unlock_many(array_agg('n' || i))) FROM generate_series(1, ${\NAMES}) AS i", 't', 'the session can release them');
 nothing_left($zkc, 'nothing is left in the end');
 
-# No part of a long array waits for a heartbeat: with a session timeout of 90 s, the first one
-# comes after 30 s, and each call ends earlier.
+# No part of a long array waits for a heartbeat: with a session timeout of 240 s, the first one
+# comes after 80 s, and each call ends earlier.
 my $slow = ZkLock::ZkServer->start(tick_time => 5000);
 $s->reconnect(
 	'zklock.max_locks' => 2000,
 	'zklock.connect_string' => $slow->connect_string,
-	'zklock.session_timeout' => '90s');
+	'zklock.session_timeout' => '240s');
 $s->query_ok("SELECT zk_lock('ready'), zk_unlock('ready')");
-$s->query_ok("SET statement_timeout = '25s'");
+$s->query_ok("SET statement_timeout = '55s'");
 
 for my $n (150, 300, 1000)
 {
