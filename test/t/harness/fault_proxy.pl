@@ -15,7 +15,7 @@ sub dial
 {
 	my $socket = IO::Socket::INET->new(PeerAddr => $proxy->connect_string)
 	  or die "connect: $!";
-	put($socket, pack 'N q> N q> N/a* C', 0, 0, 2000, 0, "\0" x 16, 0);
+	put($socket, pack 'N q> N q> N/a* C', 0, 0, 60000, 0, "\0" x 16, 0);
 	return $socket;
 }
 
