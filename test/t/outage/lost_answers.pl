@@ -7,7 +7,7 @@ use ZkLock::Test;
 
 my ($zk, $zkc) = shared_zk_and_client();
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
-my $node = shared_node('a', zk => $proxy, session_timeout => '3s');
+my $node = shared_node('a', zk => $proxy, session_timeout => '15s');
 my $other = shared_node('b', zk => $zk);
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
@@ -153,14 +153,16 @@ for my $answers (0 .. 6)
 {
 	my $holder = session($other);
 	$holder->query_ok("SELECT zk_lock('timed')");
-	my $s = connected_session($node, session_timeout => '1s');
+	my $s = connected_session($node);
+	my $id = zk_session_id($s);
 	$s->query_ok('SET log_lock_waits = on');
 	$s->query_ok("SET deadlock_timeout = '10ms'");
 	my $log = -s $node->logfile;
-	$s->query_async("SELECT zk_try_lock('timed', '4s')");
+	$s->query_async("SELECT zk_try_lock('timed', '6s')");
 	wait_for_log($node, qr/still waiting for zk lock "timed"/, $log);
 	$proxy->limit_answers(0);
 	$proxy->pause;
+	$zkc->end_session($id);
 	wait_zk_children($zkc, '/zklock/locks/timed', 1);
 	$proxy->resume;
 	$proxy->limit_answers(1);
@@ -177,7 +179,7 @@ for my $answers (0 .. 6)
 
 # An ensemble that answers the handshake of every connection, and nothing more.
 {
-	my $s = connected_session($node);
+	my $s = connected_session($node, ensemble_timeout => '10min');
 	$proxy->cut(fault => 'swallow_answer', every => 1,
 		op => [qw(auth create2 delete getChildren getData multi ping setWatches setWatches2 sync)]);
 	$s->query_async("SELECT zk_lock('handshake')");
