@@ -229,7 +229,7 @@ sub wait_blocked
 }
 
 # Waits until a session waits for another session of its server.
-sub wait_blocked_locally { return wait_for_event($_[0], 'wait_event_type', 'Lock') }
+sub wait_blocked_locally { my ($session, %opt) = @_; return wait_for_event($session, 'wait_event_type', 'Lock', %opt) }
 
 # Waits until a session runs pg_sleep().
 sub wait_asleep { return wait_for_event($_[0], 'wait_event', 'PgSleep') }
@@ -239,9 +239,9 @@ sub wait_for_standby { return wait_for_event($_[0], 'wait_event', 'SyncRep') }
 
 sub wait_for_event
 {
-	my ($session, $column, $event) = @_;
+	my ($session, $column, $event, %opt) = @_;
 	return wait_for_sql($session->node,
-		"SELECT $column FROM pg_stat_activity WHERE pid = " . $session->pid, $event);
+		"SELECT $column FROM pg_stat_activity WHERE pid = " . $session->pid, $event, %opt);
 }
 
 # Returns whether the backend of a session waits, as in wait_blocked().

@@ -83,16 +83,23 @@ $local_holder->quit;
 # waited for the second name for longer, but began later.
 {
 	my ($one, $two, $later) = map { session($here) } 1 .. 3;
-	$one->query_ok("SELECT zk_lock('a')");
 	$two->query_ok("SELECT zk_lock('b')");
-	$_->query_ok("SET lock_timeout = '10s'") for $s, $later;
-	$s->query_async("SELECT zk_lock_many('{a,b}')");
-	wait_blocked_locally($s);
-	$one->query_ok('SELECT pg_sleep(1)');
-	$later->query_async("SELECT zk_lock('b')");
-	wait_blocked_locally($later);
-	$one->query_ok('SELECT zk_unlock_all()');
-	$later->wait_result;
+	# If it ends before it waits for the second name, again with a longer timeout.
+	for my $timeout (10, 20, 40)
+	{
+		$one->query_ok("SELECT zk_lock('a')");
+		$_->query_ok("SET lock_timeout = '${timeout}s'") for $s, $later;
+		$s->query_async("SELECT zk_lock_many('{a,b}')");
+		wait_blocked_locally($s, or => sub { $s->finished });
+		$one->query_ok('SELECT pg_sleep(1)');
+		$later->query_async("SELECT zk_lock('b')");
+		wait_blocked_locally($later, or => sub { $later->finished });
+		$one->query_ok('SELECT zk_unlock_all()');
+		$later->wait_result;
+		last if $s->so_far !~ /lock "a"/;
+		$s->wait_result;
+		is($s->sqlstate, '55P03', 'lock_timeout ends a wait for the first of several names');
+	}
 	is($later->sqlstate, '55P03', 'lock_timeout ends a wait that began later');
 	ok($s->finished, 'lock_timeout ends a wait for several names that began before');
 	$s->wait_result;
@@ -311,15 +318,32 @@ sub is_pending
 	return hex($pending) >> ($signal - 1) & 1;
 }
 
+# Stops the session in an attempt whose timeout has not passed. Returns the timeout, in seconds.
+sub pause_before_timeout
+{
+	my ($waiter, %more) = @_;
+	for my $timeout (5, 10, 20, 40)
+	{
+		$waiter->query_ok("SET $_ = '" . ($timeout + $more{$_}) . "s'") for sort keys %more;
+		my $began = time;
+		$waiter->query_async("SELECT zk_try_lock('timed', '${timeout}s')");
+		wait_blocked_locally($waiter, or => sub { $waiter->finished });
+		$waiter->pause;
+		return $timeout if time < $began + $timeout;
+		$waiter->resume;
+		$waiter->wait_result;
+		$waiter->query_ok("RESET $_") for sort keys %more;
+	}
+	die 'the timeout has passed before the session was stopped';
+}
+
 # A cancel at the end of a timed attempt behind a session of the same server. The
 # backend was stopped when both signals were sent, so it receives them together.
 {
 	my ($holder, $waiter) = map { session($here) } 1 .. 2;
 	$holder->query_ok("SELECT zk_lock('timed')");
 	$waiter->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
-	$waiter->query_async("SELECT zk_try_lock('timed', '5s')");
-	wait_blocked_locally($waiter);
-	$waiter->pause;
+	pause_before_timeout($waiter);
 	wait_until('the timeout', sub { is_pending($waiter->pid, SIGALRM) });
 	ok(!is_pending($waiter->pid, SIGINT), 'the timeout of an attempt is pending, and no cancel');
 	$waiter->cancel;
@@ -338,22 +362,19 @@ for my $how ('statement_timeout', 'a cancel')
 	my ($holder, $waiter) = map { session($here) } 1 .. 2;
 	$holder->query_ok("SELECT zk_lock('timed')");
 	$waiter->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
-	$waiter->query_ok("SET lock_timeout = '6s'");
-	$waiter->query_ok("SET statement_timeout = '7s'") if $how eq 'statement_timeout';
-	$waiter->query_async("SELECT zk_try_lock('timed', '5s')");
-	wait_blocked_locally($waiter);
+	my $timeout = pause_before_timeout($waiter, lock_timeout => 1, $how eq 'statement_timeout' ? (statement_timeout => 2) : ());
 	my $blocked = time;
-	$waiter->pause;
-	wait_until('the end of all timeouts', sub { time > $blocked + 9 });
+	wait_until('the end of all timeouts', sub { time > $blocked + $timeout + 4 });
 	$waiter->cancel if $how eq 'a cancel';
 	$waiter->resume;
 	$waiter->wait_result;
 	is($waiter->sqlstate, '57014', "$how together with the timeouts of an attempt is not lost")
 	  or diag($waiter->error);
 	$waiter->query_ok('RESET statement_timeout');
-	is($waiter->query('SHOW lock_timeout'), '6s', 'lock_timeout is as it was');
+	my $limit = $timeout + 1 . 's';
+	is($waiter->query('SHOW lock_timeout'), $limit, 'lock_timeout is as it was');
 	is($waiter->query("SELECT zk_try_lock('timed', '10ms')"), 'f', 'the next attempt ends by itself');
-	is($waiter->query('SHOW lock_timeout'), '6s', 'and changes no lock_timeout, either');
+	is($waiter->query('SHOW lock_timeout'), $limit, 'and changes no lock_timeout, either');
 	$_->quit for $holder, $waiter;
 }
 
