@@ -238,8 +238,8 @@ for my $begin ('', 'BEGIN')
 {
 	my $s = connected_session($node, commit_check => 'always');
 	$s->query_ok("SELECT zk_lock('silent')");
-	$s->query_ok("SET statement_timeout = '300ms'");
 	$s->query_ok("$begin; $timed") if $begin;
+	$s->query_ok("SET statement_timeout = '300ms'");
 	$zk->pause;
 	fails_with($s, $begin ? 'COMMIT' : $timed, '57014',
 		'statement_timeout ends the check of ' . ($begin ? 'COMMIT' : 'an implicit commit'),
