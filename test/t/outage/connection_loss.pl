@@ -124,7 +124,7 @@ sub blink
 	my $second = connected_session($node);
 	my $sleeper = session($node_a);
 	$first->query_ok("SELECT zk_lock('again')");
-	$second->query_ok("SET zklock.ensemble_timeout = '2s'");
+	$second->query_ok("SET zklock.ensemble_timeout = '4s'");
 	$second->query_ok("SET log_lock_waits = on; SET deadlock_timeout = '10ms'");
 	my $offset = -s $node->logfile;
 	$second->query_async("SELECT zk_lock('again')");
@@ -132,7 +132,7 @@ sub blink
 	$proxy->arm(fault => 'cut_after', op => 'connect', down => 1);
 	$proxy->arm(fault => 'expire');
 	wait_until('the next outage', sub { $proxy->hits == 2 });
-	$sleeper->query_ok('SELECT pg_sleep(3)');
+	$sleeper->query_ok('SELECT pg_sleep(5)');
 	ok(!$second->finished, 'ensemble_timeout does not end a wait whose session has expired');
 	$proxy->up;
 	wait_zk_children($zkc, '/zklock/locks/again', 2);
@@ -165,7 +165,7 @@ sub blink
 		$second->query_ok('SELECT zk_unlock_all()');
 		$second->quit;
 	}
-	my $second = connected_session($node_b);
+	my $second = connected_session($node_b, ensemble_timeout => '10min');
 	$proxy_b->freeze;
 	$second->query_async("SELECT zk_lock('answer')");
 	wait_blocked($second);
@@ -201,13 +201,13 @@ sub blink
 	my $node = zklock_node('c', zk => $proxy);
 	my $caller = connected_session($node);
 	my $sleeper = session($node_a);
-	$caller->query_ok("SET zklock.ensemble_timeout = '4s'");
+	$caller->query_ok("SET zklock.ensemble_timeout = '7s'");
 	$proxy->arm(fault => 'hold_answer', op => 'multi');
 	$caller->query_async("SELECT zk_lock_many(ARRAY['slow', 'slower']) IS NOT NULL");
 	for my $op (qw(multi getData))
 	{
 		wait_until("the answer to $op", sub { grep { $_->{op} eq $op && $_->{fault} } $proxy->record });
-		$sleeper->query_ok('SELECT pg_sleep(2.5)');
+		$sleeper->query_ok('SELECT pg_sleep(4)');
 		$proxy->disarm;
 		$proxy->arm(fault => 'hold_answer', op => 'getData', path => 'slow') if $op eq 'multi';
 		$proxy->release;
