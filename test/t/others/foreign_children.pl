@@ -128,7 +128,7 @@ for my $what (sort keys %contender)
 	my $dying = ZkLock::ZkClient->new($zk->connect_string, timeout => 2);
 	foreign_node($dying, '/zklock/locks/foreign', 'WRIT');
 	$first->query_async("SELECT zk_lock('foreign')");
-	wait_zk_children($zkc, '/zklock/locks/foreign', 2);
+	wait_queued_or_ended($zkc, '/zklock/locks/foreign', $first);
 	$dying->drop;
 	like($first->wait_result, qr/^\d+$/,
 		'the lock of a dead program is free when its session expires');
