@@ -24,6 +24,7 @@ use warnings;
 use Test::More;
 use ZkLock::Check qw(failed_with fails_with works zk_session_id);
 use ZkLock::Cluster;
+use ZkLock::ZkClient;
 
 # The SQL functions of each mode; a permit is the only one of its semaphore.
 my %calls = (
@@ -50,12 +51,8 @@ sub new
 # Opens a session of ours that uses their lock recipe.
 sub our_session
 {
-	my ($self, $server, $timeout) = @_;
-	my $session = session($server);
-	$session->reconnect('zklock.node_names' => $self->{node_names});
-	$session->reconnect('zklock.session_timeout' => $timeout)
-	  if $timeout;
-	return $session;
+	my ($self, $server) = @_;
+	return session_with($server, node_names => $self->{node_names});
 }
 
 sub all
@@ -263,13 +260,17 @@ sub our_loss
 	$self->they_get($rival, 'they acquire the lock when our backend is terminated');
 	$rival->release;
 
-	my $stopped = $self->our_session($server, '1s');
+	my $stopped = $self->our_session($server);
 	$self->we_acquire($stopped, 'our next session holds the lock');
+	my $id = zk_session_id($stopped);
 	$rival->acquire_async;
 	$stopped->pause;
+	my $zkc = ZkLock::ZkClient->new($self->{zk}->connect_string);
+	$zkc->end_session($id);
+	$zkc->close;
 	$self->they_get($rival, 'they acquire the lock when our stopped backend loses its session');
 	$stopped->resume;
-	fails_with($stopped, 'SELECT 1', '40001',
+	fails_with($stopped, 'SELECT pg_sleep(600)', '40001',
 		$self->label('the backend reports the loss when it continues'));
 	works($stopped, $self->{try}, 'f', $self->label('the backend does not hold the lock any more'));
 	$rival->release;
