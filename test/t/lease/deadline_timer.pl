@@ -36,7 +36,7 @@ sub io_threads
 }
 
 my ($zk, $zkc) = shared_zk_and_client();
-my $node = shared_node('a', zk => $zk, session_timeout => '2s');
+my $node = shared_node('a', zk => $zk, session_timeout => '5s');
 
 for my $case ('first', 'second')
 {

@@ -41,7 +41,7 @@ for my $loss (sort keys %losses)
 	for my $idle (sort keys %idles)
 	{
 		my $case = "a session idles $idle, and $loss";
-		my $s = session_with($node, node_names => 'curator', session_timeout => $loss =~ /expires/ ? '2s' : '60s');
+		my $s = session_with($node, node_names => 'curator', session_timeout => $loss =~ /expires/ ? '3s' : '60s');
 		$s->query_ok("SELECT zk_lock('idle')");
 		$s->query($_) for @{ $idles{$idle} };
 		my $waiter = session($node);
@@ -101,7 +101,7 @@ sub zk_session_id_of
 # ... and then sleeps: the signals of the loss, which must end the wait of a later statement,
 # come ever more rarely until the client sends one.
 {
-	my $s = session_with($node, session_timeout => '2s');
+	my $s = session_with($node, session_timeout => '3s');
 	$s->query_ok("SELECT zk_lock('idle')");
 	my $wakes = sub {
 		my ($n) = slurp_file('/proc/' . $s->pid . '/status') =~ /^voluntary_ctxt_switches:\s+(\d+)$/m;
