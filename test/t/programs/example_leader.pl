@@ -63,11 +63,11 @@ sub leads
 	return is(dispatched_by($order), $run->{name}, $name);
 }
 
-# Waits until this candidate holds the lock.
+# Waits until this candidate holds the lock, under a condition.
 sub wait_leader
 {
-	my ($run) = @_;
-	return wait_for_sql($primary, "SELECT application_name FROM zk_locks_of('${\LOCK}') WHERE granted",
+	my ($run, $condition) = (@_, '');
+	return wait_for_sql($primary, "SELECT application_name FROM zk_locks_of('${\LOCK}') WHERE granted$condition",
 		$run->{name}, diag => sub { $run->log });
 }
 
@@ -117,9 +117,9 @@ sub request_release
 # The program of a candidate is stopped while it waits, and acquires the lock.
 {
 	hold_still($first->{pid});
+	my $token = $primary->safe_psql('postgres', "SELECT token FROM zk_locks_of('${\LOCK}') WHERE granted");
 	request_release('a release is requested while the next candidate is stopped');
-	wait_leader($first);
-	wait_leader($second);
+	wait_leader($second, " AND token > $token");
 	leads($second, 'a candidate leads when the program that became the leader was stopped before');
 	$first->signal('CONT')->wait_log(qr/not the leader.*not the leader/s);
 	wait_candidate($first);
