@@ -126,7 +126,7 @@ for my $case (@cases)
 
 # Each refused message delays the next connection, but never beyond the session timeout.
 {
-	my $s = session_with($node, session_timeout => '4s');
+	my $s = session_with($node, session_timeout => '8s');
 	$s->query_ok("SELECT zk_lock('held')");
 	for my $refusal (1 .. 6)
 	{
@@ -169,11 +169,11 @@ for my $case (@cases)
 	my $s = session($node);
 	$proxy->arm(fault => 'forge_answer', op => 'connect',
 		bytes => '00000025' . '00000000' . '38a8f200' . '00000000000000ff' . '00000010' . '00' x 17);
-	$s->reconnect('zklock.session_timeout' => '1s', 'zklock.ensemble_timeout' => '1s', 'zklock.commit_check' => 'always');
+	$s->reconnect('zklock.session_timeout' => '3s', 'zklock.ensemble_timeout' => '3s', 'zklock.commit_check' => 'always');
 	$s->query_ok("BEGIN; SELECT zk_lock('endless')");
 	$proxy->arm(fault => 'silence');
 	$s->query_ok("SET statement_timeout = '20s'");
-	fails_with($s, 'COMMIT', '40001', 'a commit does not wait for days', like => qr/did not answer within 1000 ms|session expired/);
+	fails_with($s, 'COMMIT', '40001', 'a commit does not wait for days', like => qr/did not answer within 3000 ms|session expired/);
 	$proxy->disarm;
 	$s->drop;
 }

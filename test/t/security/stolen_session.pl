@@ -72,7 +72,7 @@ $_->quit for $s, $t, $next;
 # A backend that has died or, as here, is stopped for ever: the lock of a second one, without a
 # stranger, shows how long a session lives. Twice, because resuming a session lets it live longer.
 {
-	my %short = ('zklock.session_timeout' => '4s');
+	my %short = ('zklock.session_timeout' => '6s');
 	my ($stolen, @controls) = map { session($node)->reconnect(%short) } 1 .. 3;
 	$stolen->query_ok("SELECT zk_lock('stolen')");
 	my $stolen_id = zk_session_id($stolen);
