@@ -212,7 +212,7 @@ for my $case (
 	$s->query_ok('COMMIT');
 	$s->quit;
 
-	$s = stoppable(session_timeout => '4s');
+	$s = stoppable(session_timeout => '12s');
 	$ask->();
 	failed_with($s, '40001', 'a question without an answer fails when the session can no longer be trusted');
 	$s->query('ROLLBACK TO a; COMMIT');
@@ -262,7 +262,7 @@ SQL
 	$long->query_ok("SELECT zk_lock('long'), zk_fence('long')");
 	my $fence_all = sub {
 		my ($s, $from, $to) = @_;
-		$s->query_ok(<<"SQL");
+		$s->query_ok(<<"SQL", timeout => 600);
 DO \$\$
 BEGIN
 	FOR i IN $from .. $to LOOP
