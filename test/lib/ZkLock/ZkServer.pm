@@ -162,7 +162,7 @@ sub mode
 sub four_letter
 {
 	my ($self, $command, $timeout) = @_;
-	my $deadline = time() + ($timeout // 2);
+	my $deadline = time() + ($timeout // 20);
 	my $socket = IO::Socket::INET->new(
 		PeerAddr => '127.0.0.1',
 		PeerPort => $self->{port},
