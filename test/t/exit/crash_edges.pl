@@ -81,7 +81,7 @@ sub count_resumed { my ($ensemble) = @_; return scalar(() = read_file($ensemble-
 # The sessions of a database whose ensemble is unreachable.
 {
 	$here->safe_psql('postgres', "CREATE DATABASE other; ALTER DATABASE other SET zklock.connect_string = '"
-		  . $proxy->connect_string . "'; ALTER DATABASE other SET zklock.session_timeout = '2s'");
+		  . $proxy->connect_string . "'; ALTER DATABASE other SET zklock.session_timeout = '5s'");
 	$here->safe_psql('other', 'CREATE EXTENSION zklock');
 	my $other = session($here, dbname => 'other');
 	my @sessions = map { session($here) } 1 .. 5;

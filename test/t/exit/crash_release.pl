@@ -230,7 +230,7 @@ for my $end ('a backend', 'all processes')
 {
 	my ($s, $damaged) = map { session($here) } 1 .. 2;
 	$s->query_ok("SELECT zk_lock('x')");
-	$damaged->reconnect('zklock.session_timeout' => '2s');
+	$damaged->reconnect('zklock.session_timeout' => '9s');
 	$damaged->query_ok("SELECT zk_lock('w')");
 	my $file = "$directory/zklock_sessions";
 	$here->stop('immediate');

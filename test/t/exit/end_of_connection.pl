@@ -9,7 +9,7 @@ use ZkLock::Test;
 # The long session timeout is longer than any wait of this test, so no session with it
 # expires here.
 use constant LONG => '290s';
-use constant SHORT => '2s';
+use constant SHORT => '4s';
 
 my ($zk, $zkc) = ZkLock::ZkServer->start(tick_time => 500)->with_client(timeout => 120);
 my ($here, $there) =

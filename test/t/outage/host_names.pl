@@ -82,7 +82,7 @@ wait_for_log($node, qr/ZooKeeper client: the name of server "zk3\.example" could
 # If the name service is silent after the connection is lost, a lost lock is still
 # reported after the session timeout.
 {
-	my ($idle, $busy, $new) = map { session_with($node, connect_string => "localhost:$port", session_timeout => '2s') } 1 .. 3;
+	my ($idle, $busy, $new) = map { session_with($node, connect_string => "localhost:$port", session_timeout => '6s') } 1 .. 3;
 	$idle->query_ok("SELECT zk_lock('idle')");
 	$busy->query_ok("BEGIN; SELECT zk_xact_lock('busy')");
 	$busy->query_async('SELECT pg_sleep(600)');

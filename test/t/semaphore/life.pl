@@ -226,7 +226,7 @@ sub test_loss
 	works($s, "SELECT count(*) FROM t", '0', 'a refused commit writes nothing');
 	$s->quit;
 
-	my $cut = member($short);
+	my $cut = member($short)->reconnect('zklock.session_timeout' => '4s');
 	$cut->query_ok("SELECT zk_acquire_permit('two', 2), zk_acquire_permit('two', 2)");
 	$cut->query_ok("SELECT zk_acquire_permit('more' || i, 1) FROM generate_series(1, 5) AS i");
 	$waiter = member($here);
