@@ -318,11 +318,13 @@ sub is_pending
 	return hex($pending) >> ($signal - 1) & 1;
 }
 
-# Stops the session in an attempt whose timeout has not passed. Returns the timeout, in seconds.
+# Stops the session in an attempt whose timeout has not passed, and is the next that will. Returns the
+# timeout, in seconds.
 sub pause_before_timeout
 {
 	my ($waiter, %more) = @_;
-	for my $timeout (5, 10, 20, 40)
+	$waiter->query_ok("SET deadlock_timeout = '10min'");
+	for my $timeout (3, 6, 12, 24, 48)
 	{
 		$waiter->query_ok("SET $_ = '" . ($timeout + $more{$_}) . "s'") for sort keys %more;
 		my $began = time;
