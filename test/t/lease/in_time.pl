@@ -55,9 +55,9 @@ sub holders_stop
 	for my $work (sort keys %work)
 	{
 		$holder{$work}->query_async($work{$work}) if $work{$work};
-		wait_blocked_locally($holder{$work}) if $work =~ /table|notify/;
+		wait_blocked_locally($holder{$work}, or => sub { $holder{$work}->finished }) if $work =~ /table|notify/;
 		$waiter{$work}->query_async("SELECT zk_lock('$kind $work')");
-		wait_zk_children($zkc, "/zklock/locks/$kind $work" =~ s/ /%20/gr, 2);
+		wait_queued_or_ended($zkc, "/zklock/locks/$kind $work" =~ s/ /%20/gr, $waiter{$work});
 	}
 
 	my $began = time;
