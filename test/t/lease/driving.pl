@@ -9,8 +9,8 @@ use Time::HiRes qw(time sleep);
 use ZkLock::Test;
 
 # The session timeout, and the duration of a statement, in seconds.
-use constant TIMEOUT => 8;
-use constant BUSY => 12;
+use constant TIMEOUT => 12;
+use constant BUSY => 15;
 
 my $zk = shared_zk();
 my $proxy = ZkLock::FaultProxy->start(target => $zk);
@@ -100,7 +100,7 @@ sub still_holds
 	}
 	$waiter->query_async("SELECT zk_lock('flood') > 0");
 	wait_blocked($waiter);
-	sleep(2 * TIMEOUT);
+	sleep(BUSY);
 	$holder->query_ok("SELECT zk_unlock('flood')");
 	is($waiter->wait_result, 't', 'a backend that is signalled permanently is granted its lock');
 	is(zk_session_id($waiter), $waiter->{zk}, 'a backend that is signalled permanently keeps its session');
@@ -124,7 +124,7 @@ sub still_holds
 	my $waiter = holder('listener');
 	$waiter->query_async("SELECT zk_lock('stream')");
 	wait_blocked($waiter);
-	my $until = time() + 2 * TIMEOUT;
+	my $until = time() + BUSY;
 	my $n = 0;
 	my $change = sub { $zkc->set("/zklock/locks/stream/$node_of_holder", 'change ' . ++$n) };
 	$change->() while time() < $until;
