@@ -28,8 +28,8 @@ our @EXPORT = qw(no_hang stale_commit SESSION_TIMEOUT);
 use constant SESSION_TIMEOUT => '45s';
 
 # In seconds. A statement ends within one second, and closing a session takes at most
-# two; the rest is for a busy machine. The timeouts of the client library are much longer.
-use constant LIMIT => 6;
+# two; the rest is for a busy machine. The timeouts of the client library are longer.
+use constant LIMIT => 20;
 
 # Each moment has a statement to prepare while the ensemble answers, and a statement to
 # run. If the moment is early, the statement runs before the ensemble stops answering;
@@ -107,7 +107,7 @@ sub prepared
 	my ($node, $zkc, $name, $way) = @_;
 	my $moment = $moments{$name};
 	my $lock = 'moment-' . ++$sessions;
-	my $s = session($node);
+	my $s = session_with($node, ensemble_timeout => '10min');
 	$s->query_ok(sprintf $moment->{prepare}, $lock) if $moment->{prepare};
 	$s->query_ok("SET $way->{setting} = '1s'") if $way->{setting};
 	$s->{moment} = { %$moment, lock => $lock };
@@ -168,7 +168,7 @@ sub stale_commit
 {
 	my ($what, $node, $break, $heal) = @_;
 	my $s = session($node);
-	$s->reconnect('zklock.session_timeout' => '2s');
+	$s->reconnect('zklock.session_timeout' => '6s');
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('stale-' || pg_backend_pid())");
 	$s->query_ok('CREATE TEMP TABLE nothing ()');
