@@ -358,7 +358,7 @@ my ($backends, $rounds) = (4, 24);
 my @crowd = map { my $node = $_; map { session($node) } 1 .. $backends }
   values %server;
 $_->query_async("CALL crowd($rounds)") for @crowd;
-$_->wait_result for @crowd;
+$_->wait_result(timeout => 600) for @crowd;
 is_deeply([ map { $_->error } grep { !$_->ok } @crowd ], [],
 	'many sessions on three servers lock without an error');
 
@@ -408,7 +408,7 @@ END $$;
 SQL
 $_->query_async("CALL take_both('left', 'right', 30)") for $on_a, $on_b;
 $_->query_async("CALL take_both('right', 'left', 30)") for $on_c, $crowd[0];
-$_->wait_result for $on_a, $on_b, $on_c, $crowd[0];
+$_->wait_result(timeout => 600) for $on_a, $on_b, $on_c, $crowd[0];
 is_deeply([ map { $_->sqlstate } $on_a, $on_b, $on_c, $crowd[0] ],
 	[ ('00000') x 4 ],
 	'arrays in opposite orders never deadlock');

@@ -124,7 +124,7 @@ BEGIN
 END \$\$;
 SQL
 $_->query_async('CALL count_up(150)') for $s, $t;
-$_->wait_result for $s, $t;
+$_->wait_result(timeout => 600) for $s, $t;
 is_deeply([ $s->error, $t->error ], [ '', '' ],
 	'transactions and holders on another server alternate without an error');
 is($here->safe_psql('postgres', 'SELECT n FROM t'), '300',
