@@ -38,9 +38,9 @@ my $held = watches();
 my $s = session($node);
 $s->query_ok("SELECT zk_lock('mine')");
 wait_until('the watches of waits', sub {
-		$s->query_ok("SELECT count(zk_try_lock(name, '20ms')) FROM ($names) AS n");
+		$s->query_ok("SELECT count(zk_try_lock(name, '20ms')) FROM ($names) AS n", timeout => 600);
 		return watches() > $held + $n;
-	});
+	}, timeout => 600);
 reconnect($s, 'watches of waits that were given up');
 works($s, "SELECT zk_unlock('mine')", 't', 'the session has its lock after it connects again');
 $s->quit;
