@@ -76,7 +76,7 @@ for my $server (sort keys %count)
 }
 wait_until('all waiters', sub {
 		$all == grep { /-__WRIT__/ && !/0000000000$/ } $zkc->tree('/zklock/locks');
-	}, pause => 0.5, diag => sub { join "\n", map { log_tail($_->basedir . '/pgbench.log') } values %node });
+	}, pause => 0.5, timeout => 600, diag => sub { join "\n", map { log_tail($_->basedir . '/pgbench.log') } values %node });
 
 # A session that holds something, and begins to wait after all others, reports its wait.
 my $reporter = session($node{d});
