@@ -94,6 +94,7 @@ confirm(bool fresh)
 	MemoryContext context = CurrentMemoryContext;
 
 	zkl_session_confirm(session, fresh);
+	zklock_cancel_begin();
 	PG_TRY();
 	{
 		zklock_wait(session, is_confirmed, &c);

@@ -269,7 +269,7 @@ zklock_withdraw_cancels(void)
 {
 	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && zklock_mark_lost().n == 0)
 	{
-		zklock_cancel_settle(ZKLOCK_CANCEL_LOSS);
+		zklock_cancel_withdraw_loss();
 		if (zklock_mark_lost().n > 0)	/* lost just now */
 			zklock_on_loss_io();
 	}

@@ -53,6 +53,8 @@
  *   the error of another is on its way to the hooks does not make it ours: a statement that a handler
  *   executes before it raises that error again forgets where it came from, and "is_unraised" says that ours
  *   is still to be raised.  So a cancel that is withdrawn, or taken for a loss or a timeout, is nobody else's.
+ *   What remains is a handler of a user's cancel in which one of ours ends an expression, and is caught: if
+ *   no statement follows before the handler raises the user's cancel again, that counts as ours.
  * - While a loss is requested, a next signal is on its way: within RETRY_MS, and ever more rarely
  *   while the session idles.
  * - A statement inside another one leaves the phase alone, or raises it from IDLE to RUNNING; and
@@ -433,8 +435,9 @@ zklock_is_timeout_alone(void)
 		state.source == ZKLOCK;
 }
 
-void
-zklock_cancel_settle(ZklockCancelReason reason)
+/* "is_unseen": our hooks may still have to see the error of a cancel of ours. */
+static void
+settle(ZklockCancelReason reason, bool is_unseen)
 {
 	sigset_t	all;
 	sigset_t	before;
@@ -447,12 +450,24 @@ zklock_cancel_settle(ZklockCancelReason reason)
 	if (!state.requested[ZKLOCK_CANCEL_LOSS] && !state.requested[ZKLOCK_CANCEL_TIMEOUT] &&
 		state.source == ZKLOCK)
 	{
-		if (is_to_be_raised())	/* otherwise its error may be on its way to the hooks */
+		if (!is_unseen || is_to_be_raised())
 			state.source = UNKNOWN;
 		if (!zklock_recovery_conflict_cancels())
 			QueryCancelPending = false;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void
+zklock_cancel_settle(ZklockCancelReason reason)
+{
+	settle(reason, false);
+}
+
+void
+zklock_cancel_withdraw_loss(void)
+{
+	settle(ZKLOCK_CANCEL_LOSS, true);
 }
 
 void

@@ -61,12 +61,15 @@ extern bool zklock_is_timeout_alone(void);
  */
 extern void zklock_cancel_settle(ZklockCancelReason reason);
 
+/* Same for a loss that nothing depends on any more, whose error may be on its way to a hook of ours. */
+extern void zklock_cancel_withdraw_loss(void);
+
 /* A loss is still requested although a statement has ended: tries again at once. */
 extern void zklock_cancel_retry(void);
 
 /*
- * A statement, also inside another one, or an attempt with a timeout begins: no error of a cancel is
- * on its way.  A cancel from elsewhere that is not pending has been handled.
+ * A statement, also inside another one, an attempt with a timeout, or a question to the ensemble begins: no
+ * error of a cancel is on its way.  A cancel from elsewhere that is not pending has been handled.
  */
 extern void zklock_cancel_begin(void);
 

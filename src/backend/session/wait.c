@@ -147,13 +147,17 @@ zklock_keep_statement_deadline(void)
 
 /*
  * Not with the value of the setting: PostgreSQL does not apply a change inside of the
- * statement to that statement.
+ * statement to that statement.  A timeout that has passed has ended a part of the statement, whose error
+ * was caught; PostgreSQL does not apply it a second time, either.
  */
 int64
 zklock_statement_deadline(void)
 {
+	long		left;
+
 	if (statement_ends == 0 || statement_started != GetCurrentStatementStartTimestamp() ||
 		get_timeout_active(STATEMENT_TIMEOUT))
 		return ZKLOCK_NEVER;
-	return zkl_now_ms() + TimestampDifferenceMilliseconds(GetCurrentTimestamp(), statement_ends);
+	left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), statement_ends);
+	return left > 0 ? zkl_now_ms() + left : ZKLOCK_NEVER;
 }

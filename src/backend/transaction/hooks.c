@@ -377,7 +377,7 @@ leave_statement(const StatementState *before, bool keeps_muted)
 static bool
 is_nested(void)
 {
-	return depth > 0 || ActivePortal == NULL || debug_query_string == NULL ||
+	return depth > 0 || ActivePortal == NULL || debug_query_string == NULL || ActivePortal->sourceText == NULL ||
 		strcmp(ActivePortal->sourceText, debug_query_string) != 0;
 }
 

@@ -267,6 +267,43 @@ SQL
 	$_->quit for $s, $gate;
 }
 
+# A cancel that a handler raises again after an attempt whose timeout has passed is not taken for a loss, which the
+# rollback of the handler's block has left unreported.
+{
+	my ($holder, $s) = map { session($node) } 1, 2;
+	$holder->query_ok("SELECT zk_lock('journal')");
+	$node->safe_psql('postgres', <<"SQL");
+CREATE FUNCTION raises_again() RETURNS void LANGUAGE plpgsql AS \$\$
+DECLARE
+	is_locked boolean;
+BEGIN
+	PERFORM zk_xact_lock('inner');
+	PERFORM @{[ $block->sql ]}, pg_sleep(0.01);
+EXCEPTION WHEN query_canceled THEN
+	is_locked := zk_try_lock('journal', '100ms');
+	RAISE;
+END \$\$
+SQL
+	$s->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
+	my $id = zk_session_id($s);
+	$s->query_async(<<'SQL');
+DO $$
+BEGIN
+	BEGIN
+		PERFORM raises_again();
+	EXCEPTION WHEN OTHERS THEN
+	END;
+	RAISE 'the statement runs on';
+END $$
+SQL
+	$block->wait_until_blocked($s);
+	lose_lock($zk, $zkc, 'inner', $id);
+	$s->cancel;
+	$block->end;
+	failed_with($s, '40001', 'a cancel that is raised again after an attempt ends the whole statement', like => qr/lock "inner" was lost/);
+	$_->quit for $s, $holder;
+}
+
 # The cancel ends a PL/pgSQL block in an expression, which calls no hook. PL/pgSQL rolls the block back,
 # which releases the lost lock, before zklock sees the error.
 for my $caught ('division_by_zero', 'OTHERS')

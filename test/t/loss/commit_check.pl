@@ -252,6 +252,24 @@ for my $begin ('', 'BEGIN')
 }
 nothing_left($zkc, 'commits that timed out leave no node');
 
+# As in PostgreSQL, a timeout that a handler has caught does not end the commit.
+{
+	my $s = connected_session($node, commit_check => 'always');
+	$s->query_ok("SELECT zk_lock('caught'); SET statement_timeout = '500ms'");
+	works($s, <<'SQL', '', 'a statement_timeout that a handler has caught does not end the check of the commit');
+DO $$
+BEGIN
+	INSERT INTO t VALUES ('caught');
+	BEGIN
+		PERFORM pg_sleep(600);
+	EXCEPTION WHEN query_canceled THEN
+	END;
+END $$
+SQL
+	is(rows_with($node, 'caught'), 1, 'the commit behind a timeout that was caught has succeeded');
+	$s->quit;
+}
+
 # As in PostgreSQL, a statement's own change of statement_timeout does not apply to it: not
 # where no timeout was running, and not in place of the one that was.
 for my $running ('', '1h')

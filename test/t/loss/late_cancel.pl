@@ -124,6 +124,30 @@ SQL
 	$s->quit;
 }
 
+# A cancel that a procedure has caught does not make a later loss somebody else's, while its commit asks the ensemble.
+{
+	$node->safe_psql('postgres', <<'SQL');
+CREATE PROCEDURE commits_later() LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM zk_xact_lock('later');
+	BEGIN
+		PERFORM pg_sleep(600);
+	EXCEPTION WHEN query_canceled THEN
+	END;
+	COMMIT;
+END $$
+SQL
+	my $s = session_with($node, session_timeout => '10s');
+	$s->query_ok('SET zklock.commit_check = always');
+	$s->query_async('CALL commits_later()');
+	wait_asleep($s);
+	$zk->pause;
+	$s->cancel;
+	failed_with($s, '40001', 'a loss in the check of a commit behind a cancel that was caught is reported as a loss', like => qr/lock "later" was lost/);
+	$zk->resume;
+	$s->quit;
+}
+
 # The same while zk_fence() asks the ensemble, as it does when a kept lock was acquired again. If the lock is
 # lost before the cancel, this is repeated.
 {
