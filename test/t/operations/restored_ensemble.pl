@@ -24,16 +24,9 @@ my $long = session($node);
 my $sleeper = session($node);
 $long->query_ok("SELECT zk_lock('before')");
 
-# The server is down for the copy: the copy has all confirmed changes.
+# The log of the running server has all confirmed changes; only proofs are written meanwhile.
 sub copy { return PostgreSQL::Test::RecursiveCopy::copypath(@_) }
-$proxy->cut(refuse => 1);
-$zk->stop;
 copy("$dir/zk/data", "$dir/copy");
-$zk->launch;
-$zk->wait_ready;
-$proxy->accept;
-wait_state($long, 'connected');
-works($long, 'SELECT state FROM zk_held_locks', 'held', 'the copy causes no loss');
 
 my $holder = session($node);
 $holder->query_ok(
