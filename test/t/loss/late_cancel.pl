@@ -101,14 +101,17 @@ SQL
 	$s->quit;
 }
 
-# A procedure in C can catch the error of its commit.
+# Returns a session that asks a silent ensemble, and whose cancel is held up until the loss. If the lock is lost
+# before the cancel, this is repeated.
+sub cancelled_in_silence
 {
+	my ($setup, $statement) = @_;
 	my $s;
-	wait_until('a cancel of a commit before the loss', sub {
+	wait_until("a cancel before the loss: $statement", sub {
 		$s = session_with($node, session_timeout => '20s');
-		$s->query_ok("SET zklock.commit_check = always; SELECT zk_lock('commit')");
+		$s->query_ok($setup);
 		$zk->pause;
-		$s->query_async('CALL commits()');
+		$s->query_async($statement);
 		wait_blocked($s, or => sub { $s->finished });
 		return 1 if cancel_held_up($s);
 		$zk->resume;
@@ -117,6 +120,23 @@ SQL
 		unlink $held_up;
 		return 0;
 	});
+	return $s;
+}
+
+# While zk_fence() asks the ensemble, as it does when a kept lock was acquired again.
+{
+	my $s = cancelled_in_silence(
+		"SET zklock.keep_time = '10min'; SELECT zk_lock('kept'), zk_unlock('kept'), zk_lock('kept')",
+		handled("SELECT zk_fence(''kept'')"));
+	failed_with($s, '40001', 'a handler for the loss of a lock that is fenced does not catch a cancel', like => qr/lock "kept" was lost/);
+	$zk->resume;
+	works($s, 'SELECT pg_sleep(0.01)', '', 'the cancel of a fence and the loss end one statement');
+	$s->quit;
+}
+
+# A procedure in C can catch the error of its commit.
+{
+	my $s = cancelled_in_silence("SET zklock.commit_check = always; SELECT zk_lock('commit')", 'CALL commits()');
 	$s->wait_result;
 	like($s->error, qr/the commit has failed with 57014/, 'a cancel of the commit of a procedure is not reported as a loss that comes at the same time');
 	$zk->resume;
@@ -145,29 +165,6 @@ SQL
 	$s->cancel;
 	failed_with($s, '40001', 'a loss in the check of a commit behind a cancel that was caught is reported as a loss', like => qr/lock "later" was lost/);
 	$zk->resume;
-	$s->quit;
-}
-
-# The same while zk_fence() asks the ensemble, as it does when a kept lock was acquired again. If the lock is
-# lost before the cancel, this is repeated.
-{
-	my $s;
-	wait_until('a cancel of a fence before the loss', sub {
-		$s = session_with($node, session_timeout => '20s');
-		$s->query_ok("SET zklock.keep_time = '10min'; SELECT zk_lock('kept'), zk_unlock('kept'), zk_lock('kept')");
-		$zk->pause;
-		$s->query_async(handled("SELECT zk_fence(''kept'')"));
-		wait_blocked($s, or => sub { $s->finished });
-		return 1 if cancel_held_up($s);
-		$zk->resume;
-		$s->wait_result;
-		$s->quit;
-		unlink $held_up;
-		return 0;
-	});
-	failed_with($s, '40001', 'a handler for the loss of a lock that is fenced does not catch a cancel', like => qr/lock "kept" was lost/);
-	$zk->resume;
-	works($s, 'SELECT pg_sleep(0.01)', '', 'the cancel of a fence and the loss end one statement');
 	$s->quit;
 }
 
