@@ -1,13 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * hold_news.c
- *		What happens when the watch on a node that is first in its queue has reported
- *		something: one table of whose node it is and what was found.
+ *		What happens when something is found about a node that is first in its queue, by its
+ *		watch or by a timer: one table of whose node it is and what was found.
  *
  * A node of a lock that is gone is a loss.  A contender asks for a node that may be kept
  * (ask.c): its owner deletes it if it is only kept, or about to be taken again, and answers that
  * it is in use otherwise; a request that is about to be granted for the first time does not lose
- * its place.  Any change of a kept node counts as a question.
+ * its place.  Any change of a kept node counts as a question, and so does a waiter that perhaps
+ * cannot ask.  A kept node goes without a finding only for another request of its own session
+ * (zkl__kept_make_room, zkl__kept_leave).
  *
  *-------------------------------------------------------------------------
  */
@@ -15,26 +17,34 @@
 
 #include "internal.h"
 
-/* In the order of ZklFinding: nothing, ours, asked, other, revoke, removed, unreadable, changed. */
+/*
+ * In the order of ZklFinding: nothing, ours, asked, other, revoke, removed, unreadable, changed,
+ * waiter, time up.
+ */
 static const unsigned short responses[ZKL_N_HELD_BY][ZKL_N_FINDINGS] = {
 	[ZKL_HELD_BY_NOBODY] = {
-		0, 0, ZKL_NOTE, 0, 0, 0, 0, 0
+		0, 0, ZKL_NOTE, 0, 0, 0, 0, 0,
+		ZKL_NOTE, 0
 	},
 	[ZKL_HELD_BY_LOCK] = {
 		0, 0, ZKL_NOTE | ZKL_ANSWER, ZKL_KEEP_NOT, ZKL_KEEP_NOT | ZKL_REVOKED,
-		ZKL_LOSE, 0, ZKL_WATCH
+		ZKL_LOSE, 0, ZKL_WATCH,
+		ZKL_NOTE | ZKL_KEEP_NOT, 0
 	},
 	[ZKL_HELD_BY_REQUEST] = {
 		0, ZKL_GO_ON, ZKL_NOTE | ZKL_ANSWER, ZKL_KEEP_NOT | ZKL_GO_ON, ZKL_KEEP_NOT | ZKL_GO_ON,
-		ZKL_QUEUE_AGAIN, 0, ZKL_WATCH
+		ZKL_QUEUE_AGAIN, 0, ZKL_WATCH,
+		ZKL_NOTE | ZKL_KEEP_NOT, 0
 	},
 	[ZKL_HELD_BY_REACQUIRING] = {
 		0, ZKL_GO_ON, ZKL_NOTE | ZKL_QUEUE_AGAIN, ZKL_NOTE | ZKL_QUEUE_AGAIN, ZKL_NOTE | ZKL_QUEUE_AGAIN,
-		ZKL_QUEUE_AGAIN, ZKL_QUEUE_AGAIN, ZKL_WATCH
+		ZKL_QUEUE_AGAIN, ZKL_QUEUE_AGAIN, ZKL_WATCH,
+		ZKL_NOTE | ZKL_KEEP_NOT, 0
 	},
 	[ZKL_HELD_BY_SESSION] = {
 		0, 0, ZKL_NOTE | ZKL_LEAVE, ZKL_NOTE | ZKL_LEAVE, ZKL_NOTE | ZKL_LEAVE,
-		ZKL_LEAVE, ZKL_LEAVE, ZKL_NOTE | ZKL_LEAVE
+		ZKL_LEAVE, ZKL_LEAVE, ZKL_NOTE | ZKL_LEAVE,
+		ZKL_NOTE | ZKL_LEAVE, ZKL_LEAVE
 	},
 };
 
@@ -110,6 +120,13 @@ respond(ZklNode *node, unsigned response, int32_t version)
 		zkl__hold_watch_again(node);
 }
 
+/* Takes what was found without a read. */
+void
+zkl__hold_found(ZklNode *node, ZklFinding found)
+{
+	respond(node, zkl__held_response(held_by(node), found), 0);
+}
+
 /* Takes the news that do not concern a request: of a node that is held, kept, or given up. */
 void
 zkl__hold_news(ZklNode *node, unsigned news)
@@ -118,7 +135,7 @@ zkl__hold_news(ZklNode *node, unsigned news)
 		respond(node, zkl__held_response(held_by(node), classify(node, node->answer)),
 				node->answer->version);
 	if (news & NODE_CHANGED)
-		respond(node, zkl__held_response(held_by(node), ZKL_HOLD_FOUND_CHANGED), 0);
+		zkl__hold_found(node, ZKL_HOLD_FOUND_CHANGED);
 	if (news & NODE_LOST)
 	{
 		zkl__lock_node_lost(node);

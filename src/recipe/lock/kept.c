@@ -211,10 +211,7 @@ on_queue_checked(ZklCall *call, const ZklResult *result)
 	if (waiter == NULL)
 		return;
 	zkl__ask_for_kept(session, node->lock_path, result, waiter);
-	zkl__note_asked(node);
-	zkl__node_keep_never(node);
-	if (node->is_kept)
-		zkl__node_leave(node);
+	zkl__hold_found(node, ZKL_HOLD_FOUND_WAITER);
 }
 
 static void
@@ -241,7 +238,7 @@ zkl__kept_due(ZklSession *session)
 			continue;
 		if (node->is_kept && now >= node->kept_until_ms)
 		{
-			zkl__node_leave(node);
+			zkl__hold_found(node, ZKL_HOLD_FOUND_TIME_UP);
 			continue;
 		}
 		if (now >= node->check_ms)

@@ -10,8 +10,8 @@
  *		advance.c			one request: advancing, the news of its nodes, grant
  *		create.c			... creating its nodes and the znodes above them
  *		request.c			... its state, its nodes, its failure
- *		hold_news.c			what the watch of a held node has found: one table
  *		kept.c				nodes that stay after their lock was released
+ *		hold_news.c			what is found about a node that is first, and what follows: one table
  *		lock.c				held locks: release, downgrade, confirmation, loss
  *		hold_watch.c		the watch that detects loss, revocation, and requests for kept nodes
  *
@@ -215,7 +215,7 @@ typedef enum ZklHeldBy
 	ZKL_N_HELD_BY
 } ZklHeldBy;
 
-/* What has its watch found? */
+/* What has its watch found, or its owner's timer (kept.c)? */
 typedef enum ZklFinding
 {
 	ZKL_HOLD_FOUND_NOTHING,		/* no answer; or it exists, and may not be kept */
@@ -226,6 +226,8 @@ typedef enum ZklFinding
 	ZKL_HOLD_FOUND_REMOVED,
 	ZKL_HOLD_FOUND_UNREADABLE,	/* ... it may be kept, and no question for it would arrive */
 	ZKL_HOLD_FOUND_CHANGED,		/* it is not read yet */
+	ZKL_HOLD_FOUND_WAITER,		/* it may be kept, and a contender waits that perhaps cannot ask */
+	ZKL_HOLD_FOUND_TIME_UP,		/* it was kept for as long as its owner wanted */
 	ZKL_N_FINDINGS
 } ZklFinding;
 
@@ -244,6 +246,7 @@ typedef enum ZklHeldResponse
 } ZklHeldResponse;
 
 extern unsigned zkl__held_response(ZklHeldBy holder, ZklFinding found);
+extern void zkl__hold_found(ZklNode *node, ZklFinding found);
 extern void zkl__hold_news(ZklNode *node, unsigned news);
 
 /* kept.c */
