@@ -1,7 +1,7 @@
 /*
  * handover.pml: which thread reads from the connection, the owner or the I/O thread?
  *
- * Owns the reasoning of src/recipe/zookeeper/io_thread.c and zk_drive.c: each message of the
+ * Owns the reasoning of src/recipe/zookeeper/io_thread.c, zk_drive.c and zk_library.c: each message of the
  * server is read by one of the two threads, one at a time, and each request is sent. The
  * grace period, for which the I/O thread leaves reading to the owner, may be of any length
  * here. Timed passes (heartbeats) are left out. test/model/run runs the variants.

@@ -2,7 +2,8 @@
  *
  * zk_library.h
  *		Declarations shared by the files that use the client library: zk_client.c,
- *		zk_drive.c, zk_passes.c, zk_names.c, zk_calls.c, zk_memory.c, zk_watches.c.
+ *		zk_passes.c, zk_drive.c, zk_connection.c, zk_calls.c, zk_names.c, zk_watches.c,
+ *		zk_memory.c, zk_library.c.
  *
  * The library has process-wide variables and no locks.  So all calls of it run with
  * one mutex of the process held (zkl_zk_enter), also if an old session is closing
@@ -117,9 +118,16 @@ struct ZklClient
 	int			pause_ms;		/* the last pause after a connection that died young */
 };
 
-/* zk_drive.c: takes the library's mutex, however long that lasts; only the I/O thread. */
+/* zk_library.c: takes the library's mutex, however long that lasts; only the I/O thread. */
 extern void zkl_zk_enter(ZklClient *client);
+
+/* Does not wait; any thread. */
+extern bool zkl_zk_try_enter(ZklClient *client);
 extern void zkl_zk_leave(void);
+extern bool zkl_zk_is_driving(void);
+
+/* Logs a line of the library, or one in its form, as one of the driven client. */
+extern void zkl_zk_log_io(const char *line);
 
 /* zk_passes.c: the work of the I/O thread when it is due; may block.  Sets when it is due again. */
 extern void zkl_zk_pass_io(ZklClient *client, ZklIoThreadWatch *watch);
@@ -141,10 +149,13 @@ extern void zkl_zk_describe_server(const ZklClient *client, char *out, size_t si
 extern int	zkl_zk_lookups(void);
 
 /* zk_drive.c, with the library's mutex held. */
-extern void zkl_zk_session_io(zhandle_t *zh, int type, int state,
-							  const char *path, void *client);
 extern void zkl_zk_exchange_io(ZklClient *client);
 extern void zkl_zk_flush_out(ZklClient *client);
+
+/* zk_connection.c, with the library's mutex held. */
+extern void zkl_zk_session_io(zhandle_t *zh, int type, int state,
+							  const char *path, void *client);
+extern void zkl_zk_drop_connection(ZklClient *client);
 
 /*
  * A part of the session timeout for a pause; of 15 s if that is shorter, because a call must not
@@ -154,8 +165,20 @@ extern int	zkl_zk_timeout_part(const ZklClient *client, int part);
 
 /* No attempt to connect for least_ms and a random part of random_ms, or longer if one pauses already. */
 extern void zkl_zk_pause(ZklClient *client, int least_ms, int random_ms);
-extern bool zkl_zk_is_open(const ZklClient *client);
-extern void zkl_zk_drop_connection(ZklClient *client);
+extern void zkl_zk_pause_after_refusal(ZklClient *client);
+
+/* An attempt to connect begins: sets the time in which it must have an answer. */
+extern void zkl_zk_begin_attempt(ZklClient *client, int64_t now);
+extern int	zkl_zk_first_connect_ms(const ZklClient *client);
+extern void zkl_zk_end_silent_attempt(ZklClient *client, int64_t now);
+
+/* Is the heartbeat later than the lease allows? */
+extern bool zkl_zk_is_late(const ZklClient *client, int64_t now);
+extern void zkl_zk_end_if_late(ZklClient *client, int64_t now);
+extern void zkl_zk_refuse_server(ZklClient *client, const char *problem);
+
+/* Does what zkl_client_drop() has asked for. */
+extern void zkl_zk_end_if_dropped(ZklClient *client);
 
 /*
  * zk_memory.c: returns whether so many bytes, and those that the library needs in any
@@ -165,7 +188,6 @@ extern bool zkl_zk_has_memory(const ZklClient *client, size_t size);
 
 /* Lets the I/O thread, which calls this first, allocate small amounts. */
 extern void zkl_zk_prepare_memory(void);
-extern void zkl_zk_log_io(const char *line);
 
 /* zk_calls.c; the caller of ..._take_first() frees what it returns. */
 extern bool zkl_zk_has_queued(const ZklClient *client);
@@ -184,8 +206,14 @@ zkl_zk_to_ms(const struct timeval *pause)
 	return (int64_t) pause->tv_sec * 1000 + pause->tv_usec / 1000 + 1;
 }
 
-/* zk_drive.c, with the library's mutex held: is the heartbeat later than the lease allows? */
-extern bool zkl_zk_is_late(const ZklClient *client, int64_t now);
+/* With the library's mutex held: does the library have a connection, or an attempt at one? */
+static inline bool
+zkl_zk_is_open(const ZklClient *client)
+{
+	int			state = zoo_state(client->zh);
+
+	return state > 0 && state != ZOO_NOTCONNECTED_STATE;
+}
 
 /* zk_calls.c: the watcher of all watches. */
 extern void zkl_zk_watched_io(zhandle_t *zh, int type, int state, const char *path,

@@ -29,9 +29,6 @@
 /* What a TLS handshake allocates: most of it for the certificates of authorities. */
 #define TLS_MEMORY (1024 * 1024)
 
-/* Upper limit for the first attempt to connect, which has a third of the session timeout. */
-#define MAX_CONNECT_MS 3000
-
 
 int
 zkl_zk_count_clients(int change)
@@ -39,34 +36,6 @@ zkl_zk_count_clients(int change)
 	static int	n_clients;
 
 	return __atomic_add_fetch(&n_clients, change, __ATOMIC_RELAXED);
-}
-
-static int
-first_connect_ms(const ZklClient *client)
-{
-	int			ms = zoo_recv_timeout(client->zh) / 3;
-
-	return ms < MAX_CONNECT_MS ? ms : MAX_CONNECT_MS;
-}
-
-/*
- * Sets the time of the attempt to connect that begins.  A session that is resumed expires
- * soon, and what is held in it is lost before that: mostly between half of the session timeout
- * and two thirds of it after the last answer of the server.  So the attempt takes at most half of what
- * is left: a server that accepts connections and does not answer must leave time for others.
- * But no server answers at once, so the last attempts are not shortened any more.
- */
-static void
-shorten_attempt(ZklClient *client, int64_t now)
-{
-	int			timeout_ms = zoo_recv_timeout(client->zh);
-	int64_t		left_ms = client->received_ms + timeout_ms / 2 - now;
-
-	if (client->connect_ms == 0)
-		client->connect_ms = first_connect_ms(client);
-	if (client->received_ms != 0 && left_ms > timeout_ms / 10 && client->connect_ms > left_ms / 2)
-		client->connect_ms = (int) (left_ms / 2);
-	client->connect_by_ms = now + client->connect_ms;
 }
 
 /* In a handshake the library passes its descriptor to select(), which cannot take it. */
@@ -105,7 +74,7 @@ shake_hands(ZklClient *client)
 {
 	bool		alone = zkl_zk_count_clients(0) == 1;
 	int64_t		now = zkl_io_thread_now();
-	int			timeout_ms = first_connect_ms(client) / (alone ? 1 : 2);
+	int			timeout_ms = zkl_zk_first_connect_ms(client) / (alone ? 1 : 2);
 	pthread_t	watcher;
 	eventfd_t	count;
 
@@ -147,18 +116,6 @@ finish_connecting(ZklClient *client)
 		zkl_zk_flush_out(client);
 }
 
-/*
- * The server has closed the connection: mostly the ensemble chooses a leader.  All sessions
- * try again then.
- */
-static void
-pause_after_refusal(ZklClient *client)
-{
-	int			least_ms = zkl_zk_timeout_part(client, 20);
-
-	zkl_zk_pause(client, least_ms, least_ms);
-}
-
 /* Updates our state to what the library has done with its connection. */
 static void
 follow_library(ZklClient *client, int library_fd)
@@ -170,7 +127,7 @@ follow_library(ZklClient *client, int library_fd)
 			zkl_zk_session_io(client->zh, ZOO_SESSION_EVENT, ZOO_CONNECTING_STATE, "", client);
 		else if (client->phase == PHASE_OPEN && client->connect_ms != 0 &&
 				 client->connect_by_ms != ZKL_IO_THREAD_NEVER)
-			pause_after_refusal(client);
+			zkl_zk_pause_after_refusal(client);
 		zkl_zk_drop_connection(client);
 	}
 	if (client->phase != PHASE_NONE || library_fd < 0 || !zkl_zk_is_open(client))
@@ -184,7 +141,7 @@ follow_library(ZklClient *client, int library_fd)
 		return;
 	}
 	client->phase = PHASE_CONNECTING;
-	shorten_attempt(client, zkl_io_thread_now());
+	zkl_zk_begin_attempt(client, zkl_io_thread_now());
 	if (zoo_state(client->zh) == ZOO_ASSOCIATING_STATE)
 		client->phase = PHASE_OPEN;
 }
@@ -223,30 +180,6 @@ interest(ZklClient *client, int *library_fd, int *events, struct timeval *due)
 	return rc;
 }
 
-/*
- * Ends an attempt to connect without an answer, so that the library tries the next
- * server: by itself it waits for two thirds of the session timeout.  Each time the next
- * attempts may take twice as long, because the whole ensemble may be slow.
- */
-static void
-end_silent_attempt(ZklClient *client, int64_t now)
-{
-	char		server[ZKL_ADDRESS_SIZE];
-	char		line[256];
-
-	if (now < client->connect_by_ms)
-		return;
-	zkl_zk_describe_server(client, server, sizeof(server));
-	/* The library's own message would mean that the server has closed the connection. */
-	snprintf(line, sizeof(line), ":ZOO_ERROR@the server at %s did not answer within %d ms",
-			 server, client->connect_ms);
-	zkl_zk_log_io(line);
-	shutdown(client->fd, SHUT_RDWR);
-	client->connect_by_ms = ZKL_IO_THREAD_NEVER;
-	if (client->connect_ms < zoo_recv_timeout(client->zh))
-		client->connect_ms *= 2;
-}
-
 /* Heartbeats, silent servers, connecting.  Returns the time when it is due again. */
 static int64_t
 go_on(ZklClient *client)
@@ -280,12 +213,12 @@ go_on(ZklClient *client)
 	if (client->phase == PHASE_OPEN)
 		zkl_zk_flush_out(client);
 	due_ms = now + zkl_zk_to_ms(&due);
-	/* If a ping was sent late, end_if_late() still finds that. */
+	/* If a ping was sent late, zkl_zk_end_if_late() still finds that. */
 	if (!zkl_zk_is_late(client, zkl_io_thread_now()))
 		client->due_ms = due_ms;
 	if (client->phase == PHASE_NONE || zoo_state(client->zh) == ZOO_CONNECTED_STATE)
 		return due_ms;
-	end_silent_attempt(client, now);
+	zkl_zk_end_silent_attempt(client, now);
 	return due_ms < client->connect_by_ms ? due_ms : client->connect_by_ms;
 }
 
@@ -362,14 +295,7 @@ zkl_zk_pass_io(ZklClient *client, ZklIoThreadWatch *watch)
 		return;
 	}
 	zkl_zk_enter(client);
-
-	/* Not client->connected: epoll may have refused the connection. */
-	if (__atomic_exchange_n(&client->drop_wanted, false, __ATOMIC_RELAXED) &&
-		zoo_state(client->zh) == ZOO_CONNECTED_STATE)
-	{
-		client->connected_ms = 0;	/* no pause follows */
-		shutdown(client->fd, SHUT_RDWR);	/* the library notices it below */
-	}
+	zkl_zk_end_if_dropped(client);
 	if (!zkl_zk_has_memory(client, client->tls ? TLS_MEMORY : 0))
 	{
 		zkl_zk_leave();
