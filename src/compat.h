@@ -64,17 +64,6 @@ zklock_wait_event(const char *name, uint32 *event)
 #endif
 }
 
-/* 17: intervals can be infinite */
-static inline bool
-zklock_interval_is_endless(const Interval *interval)
-{
-#if PG_VERSION_NUM >= 170000
-	return INTERVAL_IS_NOEND(interval);
-#else
-	return false;
-#endif
-}
-
 /*
  * 17: a recovery conflict has flags of its own.  Before, it sets QueryCancelPending, without
  * SIGINT.

@@ -117,7 +117,10 @@ read_names(FunctionCallInfo fcinfo, ZklockNames *names)
 	names->tokens = NULL;
 }
 
-/* Reads the argument that is the timeout, in milliseconds. */
+/*
+ * Reads the argument that is the timeout, in milliseconds.  One that PostgreSQL's timers cannot
+ * have, of 24.8 days, is none: with 17 and later also 'infinity'.
+ */
 static int64
 read_timeout(FunctionCallInfo fcinfo, int i)
 {
@@ -126,8 +129,6 @@ read_timeout(FunctionCallInfo fcinfo, int i)
 
 	require_argument(fcinfo, i);
 	timeout = PG_GETARG_INTERVAL_P(i);
-	if (zklock_interval_is_endless(timeout))
-		return ZKLOCK_NO_TIMEOUT;
 	ms = ((double) timeout->month * DAYS_PER_MONTH + timeout->day) * SECS_PER_DAY * 1000.0 +
 		timeout->time / 1000.0;
 	if (ms < 0)
@@ -136,7 +137,7 @@ read_timeout(FunctionCallInfo fcinfo, int i)
 				 errmsg("timeout must not be negative"),
 				 errhint("Use zero for an attempt that does not wait, and a function without \"try\" to wait without limit.")));
 	/* A positive time is at least one millisecond. */
-	return (int64) ceil(Min(ms, 1e15));
+	return ms > INT_MAX ? ZKLOCK_NO_TIMEOUT : (int64) ceil(ms);
 }
 
 static Datum

@@ -26,6 +26,10 @@ sub thread_masks
 }
 
 is($primary->safe_psql('postgres', 'SHOW zklock.root'), '/zklock', 'the settings exist from the start');
+is($primary->safe_psql('postgres', "SELECT version FROM pg_get_loaded_modules() WHERE module_name = 'zklock'"),
+	$primary->safe_psql('postgres', "SELECT default_version FROM pg_available_extensions WHERE name = 'zklock'"),
+	'the loaded library says which version it is')
+  if $primary->pg_version >= 18;
 for my $node ($primary, $plain)
 {
 	my $how = 'server ' . $node->name;
