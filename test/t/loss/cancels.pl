@@ -159,10 +159,9 @@ SQL
 # A failed PL/pgSQL block releases the lock while the cancel is pending. The commit is refused.
 for my $others (0, 1)
 {
-	my $s = session($node);
+	my $s = connected_session($node);
 	my $with = $others ? 'with another lock' : 'with no other lock';
 	$s->query_ok("SELECT zk_lock('other')") if $others;
-	$s->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
 	my $id = zk_session_id($s);
 	$s->query_async(<<"SQL");
 DO \$\$
@@ -191,7 +190,8 @@ SQL
 # expression, whose rollback has released the lock.
 for my $sleep ('PERFORM pg_sleep(600)', 'x := pg_sleep(600)')
 {
-	my $s = session($node);
+	my $s = connected_session($node);
+	my $id = zk_session_id($s);
 	$node->safe_psql('postgres', <<"SQL");
 CREATE OR REPLACE FUNCTION waits_in_block() RETURNS void LANGUAGE plpgsql AS \$\$
 DECLARE
@@ -204,8 +204,6 @@ BEGIN
 	END;
 END \$\$
 SQL
-	$s->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
-	my $id = zk_session_id($s);
 	$s->query_async(<<'SQL');
 DO $$
 BEGIN
@@ -270,7 +268,8 @@ SQL
 # A cancel that a handler raises again after an attempt whose timeout has passed is not taken for a loss, which the
 # rollback of the handler's block has left unreported.
 {
-	my ($holder, $s) = map { session($node) } 1, 2;
+	my ($holder, $s) = (session($node), connected_session($node));
+	my $id = zk_session_id($s);
 	$holder->query_ok("SELECT zk_lock('journal')");
 	$node->safe_psql('postgres', <<"SQL");
 CREATE FUNCTION raises_again() RETURNS void LANGUAGE plpgsql AS \$\$
@@ -284,8 +283,6 @@ EXCEPTION WHEN query_canceled THEN
 	RAISE;
 END \$\$
 SQL
-	$s->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
-	my $id = zk_session_id($s);
 	$s->query_async(<<'SQL');
 DO $$
 BEGIN
@@ -308,8 +305,7 @@ SQL
 # which releases the lost lock, before zklock sees the error.
 for my $caught ('division_by_zero', 'OTHERS')
 {
-	my $s = session($node);
-	$s->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
+	my $s = connected_session($node);
 	my $id = zk_session_id($s);
 	$s->query_async(<<"SQL");
 DO \$\$

@@ -44,8 +44,7 @@ for my $loss (sort keys %losses)
 		my $s = session_with($node, node_names => 'curator', session_timeout => $loss =~ /expires/ ? '3s' : '60s');
 		$s->query_ok("SELECT zk_lock('idle')");
 		$s->query($_) for @{ $idles{$idle} };
-		my $waiter = session($node);
-		$waiter->query_ok("SELECT zk_try_lock('warm-up-' || pg_backend_pid()), zk_unlock_all()");
+		my $waiter = connected_session($node);
 		if ($loss eq 'its znode is removed')
 		{
 			$waiter->query_async("SELECT zk_lock('idle')");
@@ -126,11 +125,10 @@ sub zk_session_id_of
 
 # A session that idles in a failed transaction cannot run one; it does after the ROLLBACK.
 {
-	my ($s, $waiter) = (session($node), session($node));
+	my ($s, $waiter) = (session($node), connected_session($node));
 	$s->query_ok("SELECT zk_lock('idle')");
 	my $id = zk_session_id_of($s);
 	$s->query($_) for 'BEGIN', 'SELECT 1/0';
-	$waiter->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock_all()");
 	$waiter->query_async("SELECT zk_lock('idle')");
 	wait_blocked_locally($waiter);
 	lose_lock($zk, $zkc, 'idle', $id);

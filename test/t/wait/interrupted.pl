@@ -342,9 +342,8 @@ sub pause_before_timeout
 # A cancel at the end of a timed attempt behind a session of the same server. The
 # backend was stopped when both signals were sent, so it receives them together.
 {
-	my ($holder, $waiter) = map { session($here) } 1 .. 2;
+	my ($holder, $waiter) = (session($here), connected_session($here));
 	$holder->query_ok("SELECT zk_lock('timed')");
-	$waiter->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
 	pause_before_timeout($waiter);
 	wait_until('the timeout', sub { is_pending($waiter->pid, SIGALRM) });
 	ok(!is_pending($waiter->pid, SIGINT), 'the timeout of an attempt is pending, and no cancel');
@@ -361,9 +360,8 @@ sub pause_before_timeout
 # of a cancel or a statement_timeout that comes together with it.
 for my $how ('statement_timeout', 'a cancel')
 {
-	my ($holder, $waiter) = map { session($here) } 1 .. 2;
+	my ($holder, $waiter) = (session($here), connected_session($here));
 	$holder->query_ok("SELECT zk_lock('timed')");
-	$waiter->query_ok("SELECT zk_try_lock('warm-up'), zk_unlock('warm-up')");
 	my $timeout = pause_before_timeout($waiter, lock_timeout => 1, $how eq 'statement_timeout' ? (statement_timeout => 2) : ());
 	my $blocked = time;
 	wait_until('the end of all timeouts', sub { time > $blocked + $timeout + 4 });

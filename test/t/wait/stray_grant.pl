@@ -18,9 +18,8 @@ my %wait = (
 	'a wait for several names' => "SELECT zk_xact_lock_many(ARRAY['w', 'x'])");
 for my $what (sort keys %wait)
 {
-	my ($holder, $waiter, $next) = map { session($node) } 1 .. 3;
+	my ($holder, $waiter, $next) = (session($node), connected_session($node), session($node));
 	$holder->query_ok("SELECT zk_lock('x')");
-	$waiter->query_ok("SELECT zk_try_lock('warm'), zk_unlock('warm')");
 	$waiter->query_async($wait{$what});
 	wait_blocked($waiter);
 	$waiter->pause;
@@ -41,7 +40,7 @@ for my $what (sort keys %wait)
 # The error of a parallel worker comes when the lock is granted. The workers send 1800 rows: enough for
 # the leader to get the first ones, which make it wait, and not so many that a worker waits for the leader.
 {
-	my ($holder, $waiter, $next) = map { session($node) } 1 .. 3;
+	my ($holder, $waiter, $next) = (session($node), connected_session($node), session($node));
 	my $workers = q{SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'parallel worker'};
 	$node->safe_psql('postgres', <<'SQL');
 CREATE TABLE numbers AS SELECT i FROM generate_series(1, 10000) AS i;
@@ -53,7 +52,6 @@ BEGIN
 END $$;
 SQL
 	$holder->query_ok("SELECT zk_lock('x')");
-	$waiter->query_ok("SELECT zk_try_lock('warm'), zk_unlock('warm')");
 	$waiter->query_ok('SET parallel_leader_participation = off; SET parallel_setup_cost = 0; '
 		  . 'SET parallel_tuple_cost = 0; SET max_parallel_workers_per_gather = 2');
 	$waiter->query_async("SELECT zk_lock('x') FROM numbers WHERE CASE WHEN i > 1800 THEN fail_on_request(i) ELSE true END");
