@@ -1,5 +1,5 @@
 # Foreign nodes below a lock for which other programs contend too: sequence numbers near
-# the overflow, subtrees, garbage data, thousands of nodes. See also 240.
+# the overflow, subtrees, garbage data, thousands of nodes. See also foreign_children.pl.
 #
 # Promises: 9.1, 10.1
 
