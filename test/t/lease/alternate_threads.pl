@@ -10,9 +10,12 @@ use constant { SECONDS => 12, CUTS => 6 };
 
 my $tmp = File::Temp->newdir('threadsXXXXXX', TMPDIR => 1);
 my ($program, $top) = ("$tmp/driving", dirname(__FILE__) . '/../../..');
-my @build = ('clang', qw(-std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=thread), "-I$top/src",
+my @compiler = qw(clang -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=thread);
+write_file("$tmp/empty.c", "int main(void) { return 0; }\n");
+plan skip_all => 'clang with ThreadSanitizer is not installed' unless succeeds(@compiler, '-o', "$tmp/empty", "$tmp/empty.c");
+my @build = (@compiler, "-I$top/src",
 	'-o', $program, "$top/test/stall/driving.c", glob("$top/src/recipe/{,*/}*.c"), qw(-l:libzookeeper_st.so.2 -lpthread));
-plan skip_all => 'needs clang with ThreadSanitizer' if system("@build >$tmp/build.log 2>&1") != 0;
+system("@build >$tmp/build.log 2>&1") == 0 or die "driving.c does not compile\n" . read_file("$tmp/build.log");
 
 my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $proxy = ZkLock::Proxy->start(target => $zk);
