@@ -4,11 +4,13 @@
 #
 # Promise: 5.11
 
+use POSIX qw(uname);
 use ZkLock::Test;
 
-# ptrace(2) stops one thread alone; it goes on when the tracer ends.
-use constant { PTRACE => 101, SEIZE => 0x4206, INTERRUPT => 0x4207 };
-plan skip_all => 'the numbers of system calls are those of x86-64' if `uname -m` ne "x86_64\n";
+# ptrace(2) stops one thread alone; it goes on when the tracer ends. Its number depends on the processor.
+use constant { SEIZE => 0x4206, INTERRUPT => 0x4207 };
+my %ptrace = (x86_64 => 101, aarch64 => 117);
+my $ptrace = $ptrace{ (uname())[4] } // plan skip_all => 'the number of the system call ptrace is not known';
 
 # Holds a thread; returns the process that does, which must be killed, or undef.
 sub hold_thread
@@ -18,7 +20,7 @@ sub hold_thread
 	my $pid = fork() // die "fork: $!";
 	if (!$pid)
 	{
-		my $held = syscall(PTRACE, SEIZE, $tid, 0, 0) == 0 && syscall(PTRACE, INTERRUPT, $tid, 0, 0) == 0;
+		my $held = syscall($ptrace, SEIZE, $tid, 0, 0) == 0 && syscall($ptrace, INTERRUPT, $tid, 0, 0) == 0;
 		syswrite $writer, $held ? 'y' : 'n';
 		sleep;
 	}
