@@ -260,9 +260,9 @@ def threads_run():
         stop = threading.Event()
         if how == "stopped":
             stop.set()
-        if how == "with a signal":
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
         with contextlib.suppress(Signal, zklock.Stopped):
+            if how == "with a signal":
+                signal.setitimer(signal.ITIMER_REAL, 0.1)
             with zklock.Locks(lambda: Connection(run)).hold("x", stop=stop):
                 check(how == "undisturbed", f"hold() {how} goes on")
         check(not waits, f"hold() {how} ends before the threads {waits} run")
