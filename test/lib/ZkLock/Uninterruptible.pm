@@ -36,9 +36,9 @@ sub sql { return $_[0]{sql} }
 
 sub wait_until_blocked
 {
-	my ($self, $s) = @_;
+	my ($self, $s, %opt) = @_;
 	return wait_for_sql($s->node, 'SELECT application_name FROM pg_stat_activity WHERE pid = '
-		  . $s->pid, 'blocked');
+		  . $s->pid, 'blocked', %opt);
 }
 
 sub end

@@ -15,15 +15,16 @@ my $node = shared_node('a', zk => $zk);
 my $block = ZkLock::Uninterruptible->new($node);
 $node->safe_psql('postgres', 'CREATE TABLE t (v text)');
 
+# If the timeout passes before the statement blocks, again with a longer one.
 my %cancels = (
 	'pg_cancel_backend()' => [
-		'0', qr/due to user request/, sub { $_[0]->cancel }
+		[0], qr/due to user request/, sub { $_[0]->cancel }
 	],
 	statement_timeout => [
-		'3s', qr/due to statement timeout/,
+		[ 3, 9, 27 ], qr/due to statement timeout/,
 		sub {
-			my (undef, $blocked) = @_;
-			wait_until('the timeout', sub { time > $blocked + 3 });
+			my (undef, $end) = @_;
+			wait_until('the timeout', sub { time > $end });
 		}
 	]);
 
@@ -31,18 +32,24 @@ my %cancels = (
 sub both_pending
 {
 	my ($kind, $sql) = @_;
-	my ($timeout, undef, $cancel) = @{ $cancels{$kind} };
+	my ($timeouts, undef, $cancel) = @{ $cancels{$kind} };
 	my $s = session($node);
 	$s->query_ok("SELECT zk_lock('both')");
 	my $id = zk_session_id($s);
-	$s->query_ok("SET statement_timeout = '$timeout'");
-	$s->query_async($sql);
-	$block->wait_until_blocked($s);
+	my $end;
+	for my $timeout (@$timeouts)
+	{
+		$s->query_ok("SET statement_timeout = '${timeout}s'");
+		$s->query_async($sql);
+		$block->wait_until_blocked($s, or => sub { $s->finished });
 
-	# The timer of the timeout was started before.
-	my $blocked = time;
+		# The timer of the timeout was started before.
+		$end = time + $timeout;
+		last if !$s->finished;
+		$s->wait_result;
+	}
 	lose_lock($zk, $zkc, 'both', $id);
-	$cancel->($s, $blocked);
+	$cancel->($s, $end);
 	$block->end;
 	return $s;
 }
