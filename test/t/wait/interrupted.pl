@@ -91,7 +91,8 @@ $local_holder->quit;
 		$_->query_ok("SET lock_timeout = '${timeout}s'") for $s, $later;
 		$s->query_async("SELECT zk_lock_many('{a,b}')");
 		wait_blocked_locally($s, or => sub { $s->finished });
-		$one->query_ok('SELECT pg_sleep(1)');
+		# So much later the second one may be reported.
+		$one->query_ok('SELECT pg_sleep(' . $timeout / 2 . ')');
 		$later->query_async("SELECT zk_lock('b')");
 		wait_blocked_locally($later, or => sub { $later->finished });
 		$one->query_ok('SELECT zk_unlock_all()');
