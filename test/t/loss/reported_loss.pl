@@ -32,12 +32,12 @@ sub remove_by_hand
 	return;
 }
 
+# Waits until a session runs a statement that computes, and waits for nothing.
 sub wait_running
 {
-	my ($s, $pattern) = @_;
-	wait_for_sql($s->node, "SELECT state = 'active' AND query ~ '$pattern' "
+	my ($s) = @_;
+	return wait_for_sql($s->node, "SELECT state = 'active' AND query ~ 'LOOP|busy' "
 		. 'FROM pg_stat_activity WHERE pid = ' . $s->pid, 't');
-	return;
 }
 
 # Statements that take ten minutes unless they are cancelled.
@@ -62,7 +62,8 @@ for my $kind (sort keys %long)
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('running')");
 	$s->query_async($long{$kind});
-	wait_running($s, 'sleep|LOOP|locked|CONSTRAINTS|busy');
+	my $wait = $long{$kind} =~ /LOOP|busy/ ? \&wait_running : $long{$kind} =~ /^LOCK/ ? \&wait_blocked_locally : \&wait_asleep;
+	$wait->($s);
 	remove_by_hand('running');
 	failed_with($s, '40001', "the loss ends a running statement: $kind",
 		like => qr/"running".*^DETAIL:  The znode was removed: .* the lock since\.\n^HINT/ms);
@@ -77,7 +78,7 @@ for my $kind (sort keys %long)
 	$s->query_ok('BEGIN');
 	$s->query_ok("SELECT zk_xact_lock('running')");
 	$s->query_async('SELECT count(*) FROM locked');
-	wait_running($s, 'locked');
+	wait_blocked_locally($s);
 	remove_by_hand('running');
 	failed_with($s, '57014', 'the loss ends a wait for a table in parse analysis', hint => 0);
 	works($s, 'ROLLBACK', '', 'the transaction that waited in parse analysis can be rolled back');
@@ -115,7 +116,7 @@ SQL
 	$s->query_ok("BEGIN; INSERT INTO checked_late VALUES ('x')");
 	$s->query_ok("SELECT zk_xact_lock('running')");
 	$s->query_async('COMMIT');
-	wait_running($s, 'COMMIT');
+	wait_asleep($s);
 	remove_by_hand('running');
 	failed_with($s, '40001', 'the loss ends a running COMMIT', like => qr/"running"/);
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM checked_late'),
@@ -140,7 +141,7 @@ SQL
 	works($s, 'SELECT 1', '1', 'the error is reported once');
 	works($s, "SELECT zk_lock('same') > 0", 't', 'the lock can be acquired a third time');
 	$s->query_async('SELECT pg_sleep(600)');
-	wait_running($s, 'sleep');
+	wait_asleep($s);
 	$s->cancel;
 	failed_with($s, '57014', 'a cancel by another session is reported as a cancel', hint => 0);
 	works($s, "SELECT zk_unlock('same')", 't', 'the session still holds its lock after the cancel');
@@ -244,7 +245,7 @@ for my $command ('ROLLBACK', 'ROLLBACK TO before', 'DISCARD ALL')
 	for my $each ($s, values %several)
 	{
 		$each->query_async('SELECT pg_sleep(600)');
-		wait_running($each, 'sleep');
+		wait_asleep($each);
 	}
 	$proxy->freeze;
 	failed_with($s, '40001', 'silence for longer than the session timeout is a loss',
@@ -297,12 +298,12 @@ $gate->quit;
 	my $s = session($node);
 	my $lock = '/zklock/locks/unreadable';
 	$s->reconnect('zklock.connect_string' => $watching->connect_string);
-	$s->query_ok("SET statement_timeout = '20s'; SET zklock.commit_check = off");
+	$s->query_ok('SET zklock.commit_check = off');
 	$s->query_ok("SELECT zk_lock('unreadable')");
 	$zkc->set_acl("$lock/$_", { digest => 'other:secret' }) for $zkc->children($lock);
 	wait_until('the refused read', sub {
 		grep { $_->{op} eq 'getData' && $_->{paths}[0] =~ m{^\Q$lock\E/} && $_->{error} } $watching->record });
-	$s->query_async('SELECT pg_sleep(60)');
+	$s->query_async('SELECT pg_sleep(600)');
 	wait_asleep($s);
 	remove_by_hand('unreadable');
 	failed_with($s, '40001', 'the removal of a node that could not be read cancels the statement', like => qr/"unreadable"/);
