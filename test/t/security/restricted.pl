@@ -85,7 +85,7 @@ my $zkc = ZkLock::ZkClient->new($zk->connect_string);
 $owner->query_ok(<<'SQL');
 CREATE FUNCTION hide() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	FOR i IN 1 .. 1000 LOOP
+	LOOP
 		BEGIN
 			PERFORM pg_catalog.pg_sleep(0.02);
 			PERFORM public.zk_fence('none');
