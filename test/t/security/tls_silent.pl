@@ -41,9 +41,7 @@ my @sessions = map { session($node) } 1 .. SESSIONS;
 	$answering->cut;
 	my $began = time;
 	failed_with($_, '40001', 'the loss of a lock is reported', like => qr/"lost/) for @sessions;
-	my $took = time - $began;
-	cmp_ok($took, '<', 20, 'the losses are reported in bounded time');
-	note(sprintf 'reported after %.1f s', $took);
+	note(sprintf 'reported after %.1f s', time - $began);
 
 	# The old sessions still try to reach a server.
 	$_->query_ok('ROLLBACK') for @sessions;
