@@ -43,7 +43,7 @@ $stopped->query_ok("SELECT zk_lock('stopped'), zk_fence('stopped')");
 $stopped->query_ok("BEGIN; INSERT INTO t VALUES ('lost')");
 $silent->freeze;
 
-# The server stays down until the leases of all sessions, a third of the timeout, have ended.
+# The server stays down until half of each lease has passed, a sixth of the timeout: then a commit asks the ensemble.
 $proxy->cut(refuse => 1);
 $zk->stop;
 $sleeper->query_ok('SELECT pg_sleep(7)');
