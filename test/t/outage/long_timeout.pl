@@ -32,7 +32,8 @@ outage($s, 'first', sub { sleep 2 }, 'a session connects after a failed attempt'
 works($s, 'SELECT session_timeout FROM zk_session()', '00:40:00', 'a session whose session timeout is long connects');
 my $id = zk_session_id($s);
 
-# All sessions of a server lose their connections at once.
+# All sessions of a server lose their connections at once: after connections that have lasted for a second, the next
+# attempts are spread over some time.
 $s->query_ok('SELECT pg_sleep(1.1)');
 $proxy->cut;
 works($s, "SELECT zk_lock('lost') > 0", 't', 'a session connects again after a lost connection');
