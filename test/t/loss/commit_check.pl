@@ -255,7 +255,7 @@ nothing_left($zkc, 'commits that timed out leave no node');
 # As in PostgreSQL, a timeout that a handler has caught does not end the commit.
 {
 	my $s = connected_session($node, commit_check => 'always');
-	$s->query_ok("SELECT zk_lock('caught'); SET statement_timeout = '500ms'");
+	$s->query_ok("SELECT zk_lock('caught'); SET statement_timeout = '5s'");
 	works($s, <<'SQL', '', 'a statement_timeout that a handler has caught does not end the check of the commit');
 DO $$
 BEGIN

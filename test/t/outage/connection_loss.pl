@@ -201,13 +201,13 @@ sub blink
 	my $node = zklock_node('c', zk => $proxy);
 	my $caller = connected_session($node);
 	my $sleeper = session($node_a);
-	$caller->query_ok("SET zklock.ensemble_timeout = '7s'");
+	$caller->query_ok("SET zklock.ensemble_timeout = '14s'");
 	$proxy->arm(fault => 'hold_answer', op => 'multi');
 	$caller->query_async("SELECT zk_lock_many(ARRAY['slow', 'slower']) IS NOT NULL");
 	for my $op (qw(multi getData))
 	{
 		wait_until("the answer to $op", sub { grep { $_->{op} eq $op && $_->{fault} } $proxy->record });
-		$sleeper->query_ok('SELECT pg_sleep(4)');
+		$sleeper->query_ok('SELECT pg_sleep(8)');
 		$proxy->disarm;
 		$proxy->arm(fault => 'hold_answer', op => 'getData', path => 'slow') if $op eq 'multi';
 		$proxy->release;
