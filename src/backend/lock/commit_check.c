@@ -222,7 +222,7 @@ zklock_check_commit(bool is_nested)
 	prove_locks();
 }
 
-/* Without a check, in a command that cannot fail, the next statement reports a loss. */
+/* Without a check, in a command that cannot fail, the next statement reports the loss of what stays held. */
 static ZklockNameList
 lost_since_check(void)
 {
@@ -248,14 +248,12 @@ zklock_end_transaction(bool aborted)
 {
 	ZklockNameList lost = lost_since_check();
 
-	if (!aborted)
-		log_late_losses(&lost);
+	if (aborted || !check.begun)
+		zklock_log_unreported_losses(aborted);
 	else
-	{
-		zklock_log_unreported_losses();
-		if (check.begun && (check.unconfirmed || zklock_has_failed() || lost.n > 0))
-			zklock_count(ZKLOCK_STAT_COMMITS_REFUSED, 1);
-	}
+		log_late_losses(&lost);
+	if (aborted && check.begun && (check.unconfirmed || zklock_has_failed() || lost.n > 0))
+		zklock_count(ZKLOCK_STAT_COMMITS_REFUSED, 1);
 	zklock_forget_failure();
 	check.unproven = 0;
 	check.released.list.n = 0;

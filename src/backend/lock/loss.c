@@ -277,7 +277,8 @@ zklock_withdraw_cancels(void)
 
 /*
  * Returns the lost locks that the end of this transaction releases, and that no error has named: a
- * cancel has ended its last statement outside of our hooks, or the client has rolled it back.
+ * cancel has ended its last statement outside of our hooks, the client has rolled it back, or it
+ * belongs to a command that cannot be undone.
  */
 static ZklockNameList
 unreported_losses(void)
@@ -302,17 +303,22 @@ unreported_losses(void)
 
 /* Nobody else would learn why: the program has got an error of a cancel at most. */
 void
-zklock_log_unreported_losses(void)
+zklock_log_unreported_losses(bool aborted)
 {
 	ZklockNameList lost = unreported_losses();
 
 	if (lost.n == 0)
 		return;
 	ereport(LOG_SERVER_ONLY,
-			(errmsg_plural("lock %s was lost, and the transaction that held it was rolled back",
-						   "locks %s were lost, and the transaction that held them was rolled back",
-						   lost.n, zklock_list_text(&lost)),
-			 errdetail("No error has named the loss.")));
+			(aborted
+			 ? errmsg_plural("lock %s was lost, and the transaction that held it was rolled back",
+							 "locks %s were lost, and the transaction that held them was rolled back",
+							 lost.n, zklock_list_text(&lost))
+			 : errmsg_plural("lock %s was lost, and the transaction that held it was committed",
+							 "locks %s were lost, and the transaction that held them was committed",
+							 lost.n, zklock_list_text(&lost)),
+			 aborted ? errdetail("No error has named the loss.")
+			 : errdetail("The transaction belongs to a command that cannot be undone.")));
 }
 
 void

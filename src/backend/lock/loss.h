@@ -65,10 +65,11 @@ extern void zklock_release_lost_locally(void);
 extern void zklock_withdraw_cancels(void);
 
 /*
- * After a rollback, before its locks are released: logs the losses that no error has named.
+ * After a rollback, or a commit that could not be refused, before its locks are released: logs the
+ * losses that no error has named.
  * Neither throws nor waits.
  */
-extern void zklock_log_unreported_losses(void);
+extern void zklock_log_unreported_losses(bool aborted);
 
 /* Another transaction begins. */
 extern void zklock_forget_failure(void);

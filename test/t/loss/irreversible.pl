@@ -211,6 +211,34 @@ lose_behind(q{COMMENT ON DATABASE source IS 'locked'}, 'CREATE DATABASE copy TEM
 	'object');
 lose_behind(q{COMMENT ON DATABASE copy IS 'locked'}, 'DROP DATABASE copy', 'object');
 
+# A lock that the command itself acquires, in an index expression, and that ends with one of its transactions: no
+# statement can report its loss.
+{
+	my ($gate, $s) = (session($node), connected_session($node));
+	my $id = zk_session_id($s);
+	$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE single AS SELECT 1 AS v;
+CREATE FUNCTION lock_and_wait(v int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM public.zk_xact_lock('inside'), pg_advisory_xact_lock_shared(1);
+	RETURN v;
+END $$;
+SQL
+	$gate->query_ok('BEGIN; SELECT pg_advisory_xact_lock(1)');
+	$s->query_async('CREATE INDEX CONCURRENTLY inside ON single (lock_and_wait(v))');
+	wait_blocked_locally($s);
+	lose_lock($zk, $zkc, 'inside', $id);
+	$gate->query_ok('COMMIT');
+	$s->wait_result;
+	ok($s->ok, 'a command that has lost a lock of its own succeeds') or diag($s->error);
+	like(
+		server_log($node),
+		qr/LOG:  lock "inside" was lost, and the transaction that held it was committed/,
+		'the loss of a lock that ends with a transaction of the command is logged');
+	works($s, 'SELECT 1', '1', 'no later statement reports the loss of a lock that the command has released');
+	$_->quit for $s, $gate;
+}
+
 # In a pipeline the last transaction of the command ends at Sync. A message before it prepares a statement.
 {
 	my $p = ZkLock::Pipeline->new($node);
