@@ -186,6 +186,12 @@ keep(const Step *step)
 }
 
 static void
+look_again(const Step *step)
+{
+	zkl_request_look_again(asked[step->party - parties]->request);
+}
+
+static void
 leave_kept(const Step *step)
 {
 	zkl_session_leave_kept(step->party->session);
@@ -352,6 +358,7 @@ static const PlayVerb actions[] = {
 	{"expire", .act = expire},
 	{"keep", .act = keep},
 	{"leavekept", .act = leave_kept},
+	{"again", .act = look_again},
 	{"fault", .act = plan_fault},
 	{"pass", .act = pass},
 	{"stall", .act = stall},

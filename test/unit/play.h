@@ -13,6 +13,7 @@
  *		permit s3, trypermit	requests a permit of this semaphore of capacity 3, or else PLAY_SIZE
  *		giveback s			releases a permit
  *		giveup				ends the party's last request
+ *		again				the owner of an attempt says that what it waits for is no pending delete
  *		downgrade			keeps the lock shared
  *		release a			releases the lock; without names everything, together
  *		leave				gives up, and releases everything

@@ -115,6 +115,14 @@ static const Play plays[] = {
 		TAGS "A lock, B try, B is pending, B sends clw, C try, C is busy, C sends clsld, A release, B is ok"
 	},
 	{HERE,
+		"an attempt whose owner says that no delete is pending looks once more behind a sync, and fails",
+		TAGS "A lock, B try, B is pending, B again, B sends sld, B is busy, B nodes 0"
+	},
+	{HERE,
+		"an attempt whose owner says so gets a lock that is free by then",
+		TAGS "A lock, B try!, B pass 0, A release!, B again, B is ok"
+	},
+	{HERE,
 		"an attempt waits for a waiter of its server that is about to give up",
 		TAGS "C share, A lock, B tryshare, B is pending, A giveup, B is ok"
 	},
