@@ -36,10 +36,11 @@ static const Play plays[] = {
 
 /*
  * A waits with a permit node; its connection is lost; C releases; then both nodes of A are
- * deleted, and B has the permit.  A's next server has not seen the deletes.
+ * deleted, and B has the permit.  A's next server has not seen the deletes.  A count that A sends before
+ * it learns of the loss is answered by that server.
  */
 static void
-test_permit(void)
+test_permit(bool counts)
 {
 	Ask		   *ask;
 
@@ -48,6 +49,8 @@ test_permit(void)
 	ask = permit_now(A, "s", 1);
 	is_int(ask->status, ZKL_PENDING, "A waits for the permit");
 	fake_disconnect(A->client);
+	if (counts)
+		zkl_request_look_again(ask->request);
 	fake_run_all();
 	release_permit(C, "s");
 	fake_run_all();
@@ -299,7 +302,8 @@ int
 main(void)
 {
 	play_all(plays, sizeof(plays) / sizeof(plays[0]));
-	test_permit();
+	test_permit(false);
+	test_permit(true);
 	test_anchor();
 	test_late(true, 1);
 	test_late(false, 1);

@@ -108,13 +108,19 @@ zkl__permit_info(const ZklRequest *request, ZklRequestInfo *info)
  * Events of the session
  */
 
-/* After a new connection: watches and answers are lost. */
+/*
+ * After a new connection: watches are lost, and so are answers, except that of a count which was sent
+ * before the loss was known.  It is not as fresh as a count must be now.
+ */
 void
 zkl__permits_connected(ZklSession *session)
 {
 	for (ZklRequest *request = zkl__requests(session); request; request = request->next)
 		if (request->permit)
+		{
 			request->permit->seen = SEEN_NOTHING;
+			request->permit->count_call = NULL;
+		}
 }
 
 void
