@@ -60,7 +60,7 @@ lose_deliveries(ZklClient *client, FakeDelivery **lost)
 		if (d->kind == DELIVERY_ANSWER && d->result.code != ZKL_RC_CONNECTION_LOSS)
 		{
 			*link = d->next;
-			fake_wire_push_loss(lost, d->call);
+			fake_wire_push_loss(lost, d->call, d->result.n_ops);
 			fake_wire_free_delivery(d);
 		}
 		else if (d->kind == DELIVERY_WATCH)
@@ -80,7 +80,7 @@ lose_requests(ZklClient *client, FakeDelivery **lost)
 	{
 		FakeRequest *request = fake_wire_pop_request(&client->requests);
 
-		fake_wire_push_loss(lost, request->call);
+		fake_wire_append(lost, fake_wire_answer(request, ZKL_RC_CONNECTION_LOSS));
 		fake_wire_free_request(request);
 	}
 }
@@ -228,7 +228,7 @@ serve(ZklClient *client, FakeRequest *request, ZklResultCode instead)
 		instead = client->sync_code;
 		client->sync_code = ZKL_RC_OK;
 	}
-	answer = fake_wire_answer(request->call, instead);
+	answer = fake_wire_answer(request, instead);
 	if (instead == ZKL_RC_OK)
 		carry_out(client, request, answer);
 	answer->zxid = client->view;
@@ -240,7 +240,7 @@ serve(ZklClient *client, FakeRequest *request, ZklResultCode instead)
 static void
 serve_and_deny(ZklClient *client, FakeRequest *request)
 {
-	FakeDelivery *unsent = fake_wire_answer(NULL, ZKL_RC_OK);
+	FakeDelivery *unsent = fake_wire_answer(request, ZKL_RC_OK);
 
 	if (fake_wire_is_write(request))
 		carry_out(client, request, unsent);

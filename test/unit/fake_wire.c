@@ -73,8 +73,9 @@ fake_wire_pop_request(FakeRequest **queue)
 }
 
 
-FakeDelivery *
-fake_wire_answer(ZklCall *call, ZklResultCode code)
+/* If a multi fails as a whole, the library gives each operation the error. */
+static FakeDelivery *
+answer_new(ZklCall *call, int n_ops, ZklResultCode code)
 {
 	FakeDelivery *d = calloc(1, sizeof(FakeDelivery));
 
@@ -82,7 +83,18 @@ fake_wire_answer(ZklCall *call, ZklResultCode code)
 	d->call = call;
 	d->result.code = code;
 	d->result.raw_code = raw_code(code);
+	d->ops = calloc((size_t) n_ops + 1, sizeof(ZklResult));
+	for (int i = 0; i < n_ops; i++)
+		d->ops[i].code = code;
+	d->result.n_ops = n_ops;
+	d->result.op_results = d->ops;
 	return d;
+}
+
+FakeDelivery *
+fake_wire_answer(const FakeRequest *request, ZklResultCode code)
+{
+	return answer_new(request->call, request->kind == REQUEST_MULTI ? request->n_ops : 0, code);
 }
 
 static bool
@@ -178,7 +190,6 @@ serve_multi(const FakeRequest *request, int64_t session, FakeDelivery *d)
 
 	d->n_names = request->n_ops;
 	d->names = calloc(n + 1, sizeof(char *));
-	d->ops = calloc(n + 1, sizeof(ZklResult));
 	if (is_unknown(request))
 	{
 		d->result.code = codes[0] = ZKL_RC_SESSION_EXPIRED;
@@ -187,8 +198,6 @@ serve_multi(const FakeRequest *request, int64_t session, FakeDelivery *d)
 	}
 	else
 		d->result.code = fake_tree_multi(request->ops, request->n_ops, session, codes, d->names);
-	d->result.n_ops = request->n_ops;
-	d->result.op_results = d->ops;
 	for (size_t i = 0; i < n; i++)
 	{
 		d->ops[i].code = codes[i] == ZKL_RC_OK && d->result.code != ZKL_RC_OK
@@ -254,9 +263,9 @@ fake_wire_append(FakeDelivery **queue, FakeDelivery *deliveries)
 }
 
 void
-fake_wire_push_loss(FakeDelivery **queue, ZklCall *call)
+fake_wire_push_loss(FakeDelivery **queue, ZklCall *call, int n_ops)
 {
-	fake_wire_append(queue, fake_wire_answer(call, ZKL_RC_CONNECTION_LOSS));
+	fake_wire_append(queue, answer_new(call, n_ops, ZKL_RC_CONNECTION_LOSS));
 }
 
 void

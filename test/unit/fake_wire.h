@@ -69,7 +69,7 @@ extern void fake_wire_push_front(FakeRequest **queue, FakeRequest *request);
 extern FakeRequest *fake_wire_pop_request(FakeRequest **queue);
 extern void fake_wire_free_request(FakeRequest *request);
 
-extern FakeDelivery *fake_wire_answer(ZklCall *call, ZklResultCode code);
+extern FakeDelivery *fake_wire_answer(const FakeRequest *request, ZklResultCode code);
 
 /* Does the request change the tree? */
 extern bool fake_wire_is_write(const FakeRequest *request);
@@ -78,7 +78,7 @@ extern bool fake_wire_is_write(const FakeRequest *request);
 extern void fake_wire_serve(const FakeRequest *request, int64_t session,
 							int64_t zxid, FakeDelivery *answer);
 extern void fake_wire_append(FakeDelivery **queue, FakeDelivery *deliveries);
-extern void fake_wire_push_loss(FakeDelivery **queue, ZklCall *call);
+extern void fake_wire_push_loss(FakeDelivery **queue, ZklCall *call, int n_ops);
 extern void fake_wire_push_event(FakeDelivery **queue, ZklConnectionEvent event);
 extern void fake_wire_push_watch(FakeDelivery **queue, const char *path, bool children);
 extern FakeDelivery *fake_wire_pop_delivery(FakeDelivery **queue);

@@ -44,6 +44,8 @@ static const Play plays[] = {
 	{HERE, "if another client has deleted the second node, the others are deleted together", THREE "A delete! b, A release, A sends mdm, A nodes 0"},
 	{HERE, "if another client has deleted the last node, the others are deleted together", THREE "A delete! c, A release, A sends mdm, A nodes 0"},
 	{HERE, "if another client has deleted two nodes, each of the others is deleted alone", THREE "A delete! a, A delete! c, A release, A sends mdmdd, A nodes 0"},
+	{HERE, "if the answer is lost, nothing is sent before the next connection", THREE "A fault apply-and-drop, A release, A sends m, A connect, A nodes 0"},
+	{HERE, "if the multi is refused by a busy server, nothing is sent before a pause", THREE "A fault throttle, A release, A sends m, A pass 1000, A nodes 0"},
 	{HERE, "kept locks whose time has passed are given up together", "A keep 300, A lock, A release, A lock b, A release, A pass 300, A sends m, A nodes 0"},
 	{HERE, "kept locks that make room for an array are given up together",
 	"A join nodes=3, A keep, " THREE "A release, A lock def, A is ok, A has XXX def, A nodes 3, A sends mmlllcccmg"},

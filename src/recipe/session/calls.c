@@ -252,11 +252,11 @@ zkl__status_of(ZklResultCode code)
 	}
 }
 
-/* Returns the operation because of which a multi failed, or -1. */
+/* Returns the operation because of which a multi failed; -1: none, or all, as with a lost answer. */
 int
 zkl__failed_op(const ZklResult *result)
 {
-	for (int i = 0; i < result->n_ops; i++)
+	for (int i = 0; i < result->n_ops && result->code != ZKL_RC_CONNECTION_LOSS; i++)
 		if (result->op_results[i].code != ZKL_RC_OK &&
 			result->op_results[i].code != ZKL_RC_ROLLED_BACK)
 			return i;
