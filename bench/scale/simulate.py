@@ -4,7 +4,7 @@
     simulate.py [--timeout SECONDS] [--election SECONDS] [--rate SESSIONS] [N ...]
 
 Each of N sessions pauses for a random time after the loss of its connection, and again after a
-server has refused it, as src/recipe/zookeeper/zk_drive.c and zk_passes.c do. The servers refuse
+server has refused it, as src/recipe/zookeeper/zk_connection.c does. The servers refuse
 connections until the election is over. Then they serve sessions in the order of arrival, --rate a
 second in all; a session whose attempt takes too long tries again. Prints what part of the sessions
 tries to connect in the busiest 100 ms, and when the last lock is confirmed. The defaults of
@@ -37,7 +37,7 @@ def simulate(n, timeout, election, rate):
     while attempts:
         now, failures = heapq.heappop(attempts)
         windows[int(now / WINDOW)] += 1
-        # The limit of an attempt: half of what is left of half the timeout (limit_attempt).
+        # The limit of an attempt: half of what is left of half the timeout (zkl_zk_begin_attempt).
         limit = max(timeout / 20, (timeout / 2 - now) / 2)
         if now < election:
             heapq.heappush(attempts, (now + after_refusal(timeout), failures))

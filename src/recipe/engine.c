@@ -4,8 +4,8 @@
  *		The top of a session: the events of its client, and what all layers do then.
  *
  * Each event takes the session's mutex.  The session itself changes first (session.c), then
- * every layer in one order, lower ones first; at the end the mutex is released, what was
- * submitted is sent, and the client ends if it is time.  No file below calls this one.
+ * every layer in the order that the functions below have; at the end the mutex is released, what
+ * was submitted is sent, and the client ends if it is time.  No file below calls this one.
  *
  *-------------------------------------------------------------------------
  */

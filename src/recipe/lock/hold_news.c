@@ -8,8 +8,8 @@
  * (ask.c): its owner deletes it if it is only kept, or about to be taken again, and answers that
  * it is in use otherwise; a request that is about to be granted for the first time does not lose
  * its place.  Any change of a kept node counts as a question, and so does a waiter that perhaps
- * cannot ask.  A kept node goes without a finding only for another request of its own session
- * (zkl__kept_make_room, zkl__kept_leave).
+ * cannot ask.  Without a finding a kept node goes only for another request of its own session, and
+ * because its owner says so (kept.c: zkl__kept_make_room(), zkl__kept_leave(), zkl__kept_leave_all()).
  *
  *-------------------------------------------------------------------------
  */
@@ -127,7 +127,7 @@ zkl__hold_found(ZklNode *node, ZklFinding found)
 	respond(node, zkl__held_response(held_by(node), found), 0);
 }
 
-/* Takes the news that do not concern a request: of a node that is held, kept, or given up. */
+/* Takes the news of a node that is first in its queue, or was; those of a request come before (advance.c). */
 void
 zkl__hold_news(ZklNode *node, unsigned news)
 {

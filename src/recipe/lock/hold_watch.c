@@ -26,7 +26,7 @@
 /* How long a lock is held before its node is watched. */
 #define HOLD_WATCH_DELAY_MS 1000
 
-/* Is the node that of a held lock, under a name that is known? */
+/* Is the node first in its queue, under a name that is known? */
 static bool
 can_be_watched(const ZklNode *node)
 {

@@ -3,7 +3,8 @@
  * request.c
  *		One request: its state, its nodes, its failure.
  *
- * A handler that brings a request further only marks it; advance.c does the rest.
+ * A handler that brings a request further marks it, and advance.c does the rest; only the answer
+ * that a grant has waited for grants at once (on_verified() there, on_counted() in semaphore/permit.c).
  *
  *-------------------------------------------------------------------------
  */

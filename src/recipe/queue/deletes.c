@@ -52,8 +52,7 @@ node_gone(ZklNode *node)
 {
 	count_pending(node);
 	zkl__uses_end(node->session, &node->uses);
-	if (node->created_parent)
-		zkl__empty_parents_add(node);
+	zkl__empty_parents_add(node);
 }
 
 static void

@@ -160,7 +160,7 @@ struct ZklNode
 	ZklMode		mode;
 	uint64_t	guid_end;		/* second half of its GUID */
 	ZklNodeNames node_names;	/* the scheme of its name */
-	bool		non_blocking;	/* waits only for pending deletes of its server */
+	bool		non_blocking;	/* waits only for pending deletes of its server, and answers of keepers */
 	bool		is_upgrade;		/* the session holds a reader node as well */
 	bool		is_permit;		/* a permit: in no queue, its owner lists and grants */
 	bool		created_parent; /* this session created the lock's znode, and deletes it later */
@@ -172,7 +172,7 @@ struct ZklNode
 	ZklNode    *const *anchor;	/* an upgrade: the node that the session holds in this queue, or NULL */
 	ZklRequest *request;		/* NULL if held or given up */
 	int			index;			/* in request->nodes */
-	bool		may_be_gone;	/* it must be checked before a grant (lock/request.c) */
+	bool		may_be_gone;	/* it must be checked before a grant (lock/advance.c) */
 	ZklLock    *lock;			/* NULL unless held */
 	int64_t		hold_watch_ms;	/* HELD: when the hold watch is due; 0: it is set, or being set */
 	ZklHoldWatch hold_watch;	/* HELD: what is known about it */

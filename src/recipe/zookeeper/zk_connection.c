@@ -11,8 +11,10 @@
  *		this process was late with a heartbeat		zkl_zk_end_if_late()
  *		it does not answer a proof in time			zkl_zk_end_if_dropped(), for session/proofs.c
  *
- * These shut the connection down, with the library's mutex held: the library notices that, tells
- * it as an event, and connects to another server after the pause that is due.
+ * and if memory, a descriptor or a thread is missing that the connection needs now, or a TLS handshake
+ * takes too long (zk_drive.c, zk_passes.c).  All shut the connection down, with the library's mutex
+ * held: the library notices that, tells it as an event, and connects to another server after the
+ * pause that is due.
  *
  *-------------------------------------------------------------------------
  */
@@ -250,7 +252,7 @@ zkl_zk_end_silent_attempt(ZklClient *client, int64_t now)
  * The end of a connection
  */
 
-/* Logs a refused message.  Delays the next connection if the server refused the session. */
+/* Logs a refused message.  Delays the next connection if that is all that the server has sent. */
 void
 zkl_zk_refuse_server(ZklClient *client, const char *problem)
 {

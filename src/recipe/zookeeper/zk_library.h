@@ -5,9 +5,9 @@
  *		zk_passes.c, zk_drive.c, zk_connection.c, zk_calls.c, zk_names.c, zk_watches.c,
  *		zk_memory.c, zk_library.c.
  *
- * The library has process-wide variables and no locks.  So all calls of it run with
- * one mutex of the process held (zkl_zk_enter), also if an old session is closing
- * beside a new one.  An I/O thread may hold this mutex for long, in a TLS handshake.  The
+ * The library has process-wide variables and no locks.  So all calls of it, except
+ * zoo_set_debug_level(), run with one mutex of the process held (zkl_zk_enter), also if an old
+ * session is closing beside a new one.  An I/O thread may hold this mutex for long, in a TLS handshake.  The
  * owner does not wait for it; a queue keeps its operations until a
  * thread has the mutex.
  *
@@ -85,7 +85,7 @@ struct ZklClient
 	ZklSubmission *first;		/* submitted, not yet in the library; read atomically without it */
 	ZklSubmission *last;
 
-	/* Only the I/O thread. */
+	/* Written by the I/O thread only. */
 	char		address[ZKL_ADDRESS_SIZE];	/* of the server that is tried, or was last */
 	uint64_t	rank;			/* of this address, in the client's order */
 	bool		is_chosen;		/* the library has this address, and has not tried it yet */
@@ -111,9 +111,9 @@ struct ZklClient
 	int64_t		received_ms;	/* the server last sent something */
 	int64_t		due_ms;			/* connected: a heartbeat, or a request, is sent by then */
 	int64_t		asked_ms;		/* when it sent its connection request, which extends the session */
-	int64_t		connect_by_ms;	/* the attempt to connect ends then */
+	int64_t		connect_by_ms;	/* the attempt to connect ends then; NEVER: it was ended for that */
 	int			connect_ms;		/* the time of an attempt; 0: as for the first one */
-	int64_t		connected_ms;	/* when it was connected last */
+	int64_t		connected_ms;	/* when it was connected last; 0: that connection was dropped here */
 	int64_t		pause_until_ms; /* no attempt to connect before */
 	int			pause_ms;		/* the last pause after a connection that died young */
 };

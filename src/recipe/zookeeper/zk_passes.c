@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * zk_passes.c
- *		Passes of the I/O thread: connecting, heartbeats, detecting a silent server.
+ *		Passes of the I/O thread: connecting, and heartbeats.
  *
  * A pass may block in a TLS handshake, with the library's mutex held, and timers wait for
  * it: the backend reads the deadline of its locks by itself (cancel.c).
