@@ -5,7 +5,8 @@
  *
  * until_next_cancel(statement) executes the statement.  If a cancel ends it, the backend creates the
  * file "held_up" in the data directory before any handler sees the error, and waits until another cancel is
- * pending.  after_error(statement) does so after all handlers in the statement.  The procedure commits()
+ * pending.  after_error(statement) does so after all handlers in the statement.  leave_child() leaves a child
+ * process that has ended, and for which nobody waits.  The procedure commits()
  * holds up a cancel of its commit as the first does, and fails with a message that has the SQLSTATE of the commit.
  *
  *-------------------------------------------------------------------------
@@ -50,6 +51,16 @@ until_next_cancel(PG_FUNCTION_ARGS)
 	SPI_execute(text_to_cstring(PG_GETARG_TEXT_PP(0)), false, 0);
 	SPI_finish();
 	error_context_stack = context.previous;
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(leave_child);
+
+Datum
+leave_child(PG_FUNCTION_ARGS)
+{
+	if (fork() == 0)
+		_exit(0);
 	PG_RETURN_VOID();
 }
 

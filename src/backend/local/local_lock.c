@@ -96,7 +96,7 @@ static bool
 is_expected(bool catch_deadlock)
 {
 	if (geterrcode() == ERRCODE_QUERY_CANCELED)
-		return zklock_is_timeout_alone();
+		return zklock_is_timeout();
 	return catch_deadlock && geterrcode() == ERRCODE_T_R_DEADLOCK_DETECTED;
 }
 
@@ -161,6 +161,9 @@ wait_for_grant(const LOCKTAG *tag, LOCKMODE mode, int64 timeout_ms, bool catch_d
 	PG_END_TRY();
 	if (acquired)
 		end_timeout(nest_level);
+	/* A timeout has been answered.  A loss that came, too, decides anew whether it may cancel. */
+	zklock_cancel_begin();
+	zklock_cancel_retry();
 	return acquired;
 }
 

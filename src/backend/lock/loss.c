@@ -152,15 +152,17 @@ zklock_check_loss(void)
 void
 zklock_report_loss(void)
 {
-	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
+	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !zklock_is_irreversible())
 		zklock_check_loss();
 }
 
 static void
 fail_transaction(const ZklockNameList *list, bool is_reported)
 {
-	if (!transaction.failed)
-		transaction.reported = is_reported;
+	/* The next error names what none has named. */
+	if (transaction.reported && !is_reported)
+		transaction.affected.list.n = 0;
+	transaction.reported = is_reported && (transaction.reported || !transaction.failed);
 	transaction.failed = true;
 	zklock_keep_names(&transaction.affected, list);
 }
@@ -324,6 +326,6 @@ zklock_log_unreported_losses(bool aborted)
 void
 zklock_forget_failure(void)
 {
-	transaction.failed = false;
+	transaction.failed = transaction.reported = false;
 	transaction.affected.list.n = 0;
 }

@@ -24,7 +24,8 @@ extern void zklock_check_loss(void);
 
 /*
  * Same, for a loss that has been noticed: the I/O thread has found it, or the timer at the end of
- * the lease has interrupted this backend.  Asks neither the session nor the clock.
+ * the lease has interrupted this backend.  Asks neither the session nor the clock.  Does nothing in
+ * a command that cannot be undone: a later statement reports the loss, or the server log.
  */
 extern void zklock_report_loss(void);
 

@@ -55,8 +55,8 @@
  *   is still to be raised.  So a cancel that is withdrawn, or taken for a loss or a timeout, is nobody else's.
  *   What remains is a handler of a user's cancel in which one of ours ends an expression, and is caught: if
  *   no statement follows before the handler raises the user's cancel again, that counts as ours.
- * - While a loss is requested, a next signal is on its way: within RETRY_MS, and ever more rarely
- *   while the session idles.
+ * - While a loss is requested, a next signal is on its way: within RETRY_MS, or twice that while the
+ *   session idles.
  * - A statement inside another one leaves the phase alone, or raises it from IDLE to RUNNING; and
  *   each restores what it has found, also after an error.
  *
@@ -88,7 +88,7 @@
 
 /* How long after a signal the next one is sent, in ms, while a loss is requested. */
 #define RETRY_MS 500
-#define MAX_DOUBLINGS 13		/* while the session idles: up to an hour or so */
+#define MAX_DOUBLINGS 1			/* while the session idles */
 
 /* Not defined by all versions of glibc that have SIGEV_THREAD_ID. */
 #ifndef sigev_notify_thread_id
@@ -114,6 +114,7 @@ static volatile struct
 	sig_atomic_t is_new;		/* a loss was requested since the last signal */
 	sig_atomic_t phase;			/* ZklockPhase */
 	sig_atomic_t source;		/* CancelSource */
+	sig_atomic_t is_own;		/* the cancel that is pending is from ZKLOCK alone; valid while one is pending */
 	sig_atomic_t is_unraised;	/* no error of one from ZKLOCK has been raised; valid while one is pending */
 	sig_atomic_t n_idle;		/* signals in a row that found the session idle */
 	sig_atomic_t is_deadline_set;	/* the timer will fire at the end of the lease, or earlier */
@@ -131,6 +132,7 @@ on_sigint(int signo, siginfo_t *info, void *context)
 	else
 		sigint_before.sa_handler(signo);
 	state.source = ELSEWHERE;
+	state.is_own = false;
 }
 
 /* A wait for a heavyweight lock checks for a cancel before it ends. */
@@ -140,13 +142,13 @@ is_waiting_for_lock(void)
 	return MyProc && (MyProc->wait_event_info & 0xFF000000) == PG_WAIT_LOCK;
 }
 
-/* Returns whether a program that the backend has started is running. */
+/* Returns whether a program that the backend has started is running: not one that has ended, if nobody has asked how. */
 static bool
 has_children(void)
 {
 	siginfo_t	info;
 
-	return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+	return waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0;
 }
 
 /* Outside of statements: returns whether the backend waits for the next one. */
@@ -218,10 +220,14 @@ can_cancel_for_loss(void)
 static void
 cancel(void)
 {
-	if (!QueryCancelPending && state.source != ELSEWHERE)
+	if (!QueryCancelPending)
 	{
-		state.is_unraised = state.source == UNKNOWN;
-		state.source = ZKLOCK;
+		state.is_own = true;
+		if (state.source != ELSEWHERE)
+		{
+			state.is_unraised = state.source == UNKNOWN;
+			state.source = ZKLOCK;
+		}
 	}
 	InterruptPending = true;
 	QueryCancelPending = true;
@@ -242,8 +248,8 @@ cancel_children(void)
 /*
  * A loss is requested until a statement reports it.  PostgreSQL drops the cancel if this
  * statement fails for another reason; and the next one may first wait for a table lock,
- * before any hook is called.  So a loss is always tried again; while the session idles, ever
- * more rarely: the first signal lets it release its local locks, and the others find nothing
+ * before any hook is called.  So a loss is always tried again; while the session idles, more
+ * rarely: the first signal lets it release its local locks, and the others find nothing
  * to do until the next statement.  Returns when to try again; 0: not.
  */
 static int64
@@ -429,10 +435,9 @@ zklock_cancel_is_ours(void)
 }
 
 bool
-zklock_is_timeout_alone(void)
+zklock_is_timeout(void)
 {
-	return state.requested[ZKLOCK_CANCEL_TIMEOUT] && !state.requested[ZKLOCK_CANCEL_LOSS] &&
-		state.source == ZKLOCK;
+	return state.requested[ZKLOCK_CANCEL_TIMEOUT] && state.source == ZKLOCK;
 }
 
 /* "is_unseen": our hooks may still have to see the error of a cancel of ours. */
@@ -447,12 +452,12 @@ settle(ZklockCancelReason reason, bool is_unseen)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	state.requested[reason] = false;
-	if (!state.requested[ZKLOCK_CANCEL_LOSS] && !state.requested[ZKLOCK_CANCEL_TIMEOUT] &&
-		state.source == ZKLOCK)
+	if (!state.requested[ZKLOCK_CANCEL_TIMEOUT])
 	{
-		if (!is_unseen || is_to_be_raised())
+		if (state.source == ZKLOCK &&
+			(is_to_be_raised() || !(is_unseen || state.requested[ZKLOCK_CANCEL_LOSS])))
 			state.source = UNKNOWN;
-		if (!zklock_recovery_conflict_cancels())
+		if (state.is_own && !zklock_recovery_conflict_cancels())
 			QueryCancelPending = false;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -51,20 +51,20 @@ extern bool zklock_cancel_is_requested(ZklockCancelReason reason);
 /* Returns whether the cancel that is pending, or was raised last, came from nowhere else. */
 extern bool zklock_cancel_is_ours(void);
 
-/* Returns whether a timeout is the only reason, and no cancel came from anywhere else. */
-extern bool zklock_is_timeout_alone(void);
+/* Returns whether the timeout of an attempt has passed, and no cancel came from anywhere else. */
+extern bool zklock_is_timeout(void);
 
 /*
- * Settles a request: its reason is being handled.  If no other reason is left, withdraws
- * the pending cancel, unless a cancel also came from elsewhere.  Call this before examining
- * the reason, so that a later request stays.  Never throws.
+ * Settles a request: its reason is being handled.  Withdraws the pending cancel, unless one also
+ * came from elsewhere, or a timeout is left; for a loss that is left, call zklock_cancel_retry().
+ * Call this before examining the reason, so that a later request stays.  Never throws.
  */
 extern void zklock_cancel_settle(ZklockCancelReason reason);
 
 /* Same for a loss that nothing depends on any more, whose error may be on its way to a hook of ours. */
 extern void zklock_cancel_withdraw_loss(void);
 
-/* A loss is still requested although a statement has ended: tries again at once. */
+/* A loss may still be requested although a statement, or an attempt, has ended: tries again at once. */
 extern void zklock_cancel_retry(void);
 
 /*

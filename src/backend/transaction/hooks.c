@@ -377,7 +377,7 @@ leave_statement(const StatementState *before, bool keeps_muted)
 static bool
 is_nested(void)
 {
-	return depth > 0 || ActivePortal == NULL || debug_query_string == NULL || ActivePortal->sourceText == NULL ||
+	return depth > 0 || ActivePortal == NULL || debug_query_string == NULL ||
 		strcmp(ActivePortal->sourceText, debug_query_string) != 0;
 }
 
@@ -400,19 +400,11 @@ is_nested(void)
 		leave_statement(&before, zklock_phase() == ZKLOCK_MUTED); \
 	} while (0)
 
-/* Reports a loss, but not to a statement that a command that cannot be undone executes. */
-static void
-raise_pending_loss(void)
-{
-	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) && !zklock_is_irreversible())
-		zklock_check_loss();
-}
-
 static void
 zklock_at_executor_start(QueryDesc *query, int flags)
 {
 	mark_used();
-	raise_pending_loss();
+	zklock_report_loss();
 	zklock_report_revocations();
 	ZKLOCK_STATEMENT(previous.start(query, flags), true);
 }
@@ -422,7 +414,7 @@ static void
 zklock_at_executor_run(ZKLOCK_RUN_PARAMETERS)
 {
 	forget_cancels();
-	raise_pending_loss();
+	zklock_report_loss();
 	ZKLOCK_STATEMENT(previous.run(ZKLOCK_RUN_ARGUMENTS), true);
 }
 
@@ -487,7 +479,7 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 		mark_used();
 	if (!is_exempt && !is_aborted)
 	{
-		raise_pending_loss();
+		zklock_report_loss();
 		zklock_report_revocations();
 	}
 	/* First, because PostgreSQL releases the local locks even if the command then fails. */

@@ -392,4 +392,68 @@ SQL
 	$observer->quit;
 }
 
+# A cancel by a user that a block has caught; then a loss that zk_unlock() reports while its own cancel is pending. This
+# cancel is withdrawn: it does not end the handler of the loss.
+{
+	my $s = session($node);
+	$s->query_ok("SELECT zk_lock('both')");
+	my $id = zk_session_id($s);
+	$s->query_async(<<"SQL");
+DO \$\$
+DECLARE
+	x text;
+	released boolean;
+BEGIN
+	BEGIN
+		x := pg_sleep(600);
+	EXCEPTION WHEN query_canceled THEN
+	END;
+	BEGIN
+		released := @{[ $block->sql ]} = 1 AND zk_unlock('both');
+	EXCEPTION WHEN serialization_failure THEN
+		x := pg_sleep(0.01);
+		RAISE NOTICE 'handled: %', SQLERRM;
+	END;
+END \$\$
+SQL
+	wait_asleep($s);
+	$s->cancel;
+	$block->wait_until_blocked($s);
+	lose_lock($zk, $zkc, 'both', $id);
+	$block->end;
+	$s->wait_result;
+	like($s->error, qr/handled: lock "both" was lost/, 'the cancel of a loss that is reported does not end the handler of the loss');
+	is($s->sqlstate, '40001', 'a commit behind a handler of the loss is refused');
+	$s->quit;
+}
+
+# A second loss in a transaction, whose lock the rollback of a block releases.
+{
+	my $s = connected_session($node);
+	my $id = zk_session_id($s);
+	$s->query_async(<<'SQL');
+DO $$
+DECLARE
+	x text;
+BEGIN
+	BEGIN
+		PERFORM zk_xact_lock('first'), pg_sleep(600);
+	EXCEPTION WHEN serialization_failure THEN
+	END;
+	BEGIN
+		x := zk_xact_lock('second');
+		x := pg_sleep(600);
+	EXCEPTION WHEN division_by_zero THEN
+	END;
+END $$
+SQL
+	wait_asleep($s);
+	lose_lock($zk, $zkc, 'first', $id);
+	wait_watched($zk, 'second');
+	wait_asleep($s);
+	lose_lock($zk, $zkc, 'second', $id);
+	failed_with($s, '40001', 'a second loss, whose lock the rollback of its block has released, is reported as a loss', like => qr/lock "second" was lost/);
+	$s->quit;
+}
+
 nothing_left($zkc, 'nothing is left');

@@ -7,6 +7,7 @@
 
 use File::Temp ();
 use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
 use ZkLock::Pipeline;
 use ZkLock::Test;
 
@@ -237,6 +238,61 @@ SQL
 		'the loss of a lock that ends with a transaction of the command is logged');
 	works($s, 'SELECT 1', '1', 'no later statement reports the loss of a lock that the command has released');
 	$_->quit for $s, $gate;
+}
+
+# An event trigger of the command uses locks when another one has been lost: an attempt ends as it would, and a release
+# of the lost lock neither fails nor hides the loss.
+{
+	my $holder = session($node);
+	$holder->query_ok("SELECT zk_lock('taken')");
+	for my $body ("x := zk_try_lock('taken', '3s')", "PERFORM zk_try_lock('taken', '3s')", "PERFORM zk_unlock('meanwhile')",
+		"BEGIN PERFORM zk_unlock('meanwhile'); EXCEPTION WHEN OTHERS THEN END")
+	{
+		$node->safe_psql('postgres', <<"SQL");
+CREATE FUNCTION use_locks() RETURNS event_trigger LANGUAGE plpgsql AS \$\$
+DECLARE
+	x boolean;
+BEGIN
+	$body;
+END \$\$;
+CREATE EVENT TRIGGER use_locks ON ddl_command_end WHEN TAG IN ('CREATE INDEX') EXECUTE FUNCTION use_locks();
+SQL
+		my ($gate, $s) = map { session($node) } 1, 2;
+		my $logged = -s $node->logfile;
+		$gate->query_ok('BEGIN; INSERT INTO t VALUES (2)');
+		$s->query_ok("SELECT zk_lock('meanwhile')");
+		my $id = zk_session_id($s);
+		$s->query_async('CREATE INDEX CONCURRENTLY used ON t (v)');
+		wait_for_sql($node, "SELECT wait_event = 'virtualxid' FROM pg_stat_activity WHERE pid = " . $s->pid, 't');
+		if ($body =~ /unlock/)
+		{
+			lose_lock($zk, $zkc, 'meanwhile', $id);
+			$gate->query_ok('COMMIT');
+		}
+		else
+		{
+			$gate->query_ok('COMMIT');
+			wait_blocked($s);
+			lose_lock($zk, $zkc, 'meanwhile', $id);
+		}
+		$s->wait_result;
+		ok($s->ok, "a command succeeds whose event trigger executes: $body") or diag($s->error);
+		is($node->safe_psql('postgres', "SELECT indisvalid FROM pg_index WHERE indexrelid = 'used'::regclass"),
+			't', "the index is valid behind: $body");
+		if ($body =~ /unlock/)
+		{
+			like(slurp_file($node->logfile, $logged), qr/LOG:  lock "meanwhile" was lost, and the transaction that held it was committed/,
+				"the log names a lost lock that was released: $body");
+		}
+		else
+		{
+			wait_until('the report of the loss', sub { $s->query('SELECT 1'); !$s->ok });
+			is($s->sqlstate, '40001', "a later statement reports the loss behind: $body");
+		}
+		$_->quit for $s, $gate;
+		$node->safe_psql('postgres', 'DROP EVENT TRIGGER use_locks; DROP FUNCTION use_locks; DROP INDEX used');
+	}
+	$holder->quit;
 }
 
 # In a pipeline the last transaction of the command ends at Sync. A message before it prepares a statement.

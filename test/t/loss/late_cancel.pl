@@ -11,7 +11,7 @@ my $zk = ZkLock::ZkServer->start(tick_time => 200);
 my $node = zklock_node('a', zk => $zk);
 my $library = shim_library($node, 'late_cancel');
 $node->safe_psql('postgres', "CREATE FUNCTION $_ STRICT LANGUAGE c AS '$library'")
-  for 'until_next_cancel(text) RETURNS void', 'after_error(text) RETURNS void';
+  for 'until_next_cancel(text) RETURNS void', 'after_error(text) RETURNS void', 'leave_child() RETURNS void';
 $node->safe_psql('postgres', "CREATE PROCEDURE commits() LANGUAGE c AS '$library'");
 my $held_up = $node->data_dir . '/held_up';
 my $zkc = ZkLock::ZkClient->new($zk->connect_string, timeout => 120);
@@ -165,6 +165,54 @@ SQL
 	$s->cancel;
 	failed_with($s, '40001', 'a loss in the check of a commit behind a cancel that was caught is reported as a loss', like => qr/lock "later" was lost/);
 	$zk->resume;
+	$s->quit;
+}
+
+# One cancel is one error: a handler of it is not ended by the timeout of the attempt, which has passed meanwhile. If
+# the timeout passes before the cancel, this is repeated.
+{
+	my ($holder, $s) = map { session($node) } 1, 2;
+	$holder->query_ok("SELECT zk_lock('taken')");
+	wait_until('a cancel before the timeout', sub {
+		$s->query_async(<<'SQL');
+DO $$
+DECLARE
+	x text;
+BEGIN
+	PERFORM until_next_cancel('SELECT zk_try_lock(''taken'', ''5s'')');
+EXCEPTION WHEN query_canceled THEN
+	x := pg_sleep(0.01);
+	RAISE NOTICE 'handled: %', SQLERRM;
+END $$
+SQL
+		wait_blocked($s, or => sub { $s->finished });
+		return 1 if cancel_held_up($s);
+		$s->wait_result;
+		unlink $held_up;
+		return 0;
+	});
+	$s->wait_result;
+	like($s->error, qr/handled: canceling statement due to user request/, 'the timeout of an attempt does not end the handler of a cancel');
+	$_->quit for $s, $holder;
+}
+
+# A child process that has ended, and that nobody has asked about, gets no signal.
+{
+	my $s = session($node);
+	$s->query_ok("SELECT leave_child(), zk_lock('lost')");
+	my $id = zk_session_id($s);
+	$s->query_async(<<'SQL');
+DO $$
+BEGIN
+	PERFORM pg_sleep(600);
+EXCEPTION WHEN serialization_failure THEN
+	RAISE NOTICE 'handled: %', SQLERRM;
+END $$
+SQL
+	wait_asleep($s);
+	lose_lock($zk, $zkc, 'lost', $id);
+	$s->wait_result;
+	like($s->error, qr/handled: lock "lost" was lost/, 'a handler catches a loss in a backend with a child that has ended');
 	$s->quit;
 }
 
