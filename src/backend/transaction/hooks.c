@@ -400,11 +400,19 @@ is_nested(void)
 		leave_statement(&before, zklock_phase() == ZKLOCK_MUTED); \
 	} while (0)
 
+/* Each statement passes this, so the question comes before the call. */
+static void
+raise_pending_loss(void)
+{
+	if (zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
+		zklock_report_loss();
+}
+
 static void
 zklock_at_executor_start(QueryDesc *query, int flags)
 {
 	mark_used();
-	zklock_report_loss();
+	raise_pending_loss();
 	zklock_report_revocations();
 	ZKLOCK_STATEMENT(previous.start(query, flags), true);
 }
@@ -414,7 +422,7 @@ static void
 zklock_at_executor_run(ZKLOCK_RUN_PARAMETERS)
 {
 	forget_cancels();
-	zklock_report_loss();
+	raise_pending_loss();
 	ZKLOCK_STATEMENT(previous.run(ZKLOCK_RUN_ARGUMENTS), true);
 }
 
@@ -479,7 +487,7 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 		mark_used();
 	if (!is_exempt && !is_aborted)
 	{
-		zklock_report_loss();
+		raise_pending_loss();
 		zklock_report_revocations();
 	}
 	/* First, because PostgreSQL releases the local locks even if the command then fails. */
