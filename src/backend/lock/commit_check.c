@@ -222,13 +222,12 @@ zklock_check_commit(bool is_nested)
 	prove_locks();
 }
 
-/* Without a check, in a command that cannot fail, the next statement reports the loss of what stays held. */
 static ZklockNameList
-lost_since_check(void)
+noticed_losses(void)
 {
 	ZklockNameList none = {0};
 
-	return check.begun && zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) ? zklock_mark_lost() : none;
+	return zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS) ? zklock_mark_lost() : none;
 }
 
 /* Not to the client: a name that its encoding does not have would be an error. */
@@ -243,17 +242,29 @@ log_late_losses(const ZklockNameList *lost)
 				 errdetail("The loss was detected too late to refuse the commit.")));
 }
 
+/*
+ * The transaction was rolled back, or committed without a check, in a command that cannot fail: then
+ * the next statement reports the loss of what stays held.
+ */
+static void
+end_unchecked(bool aborted)
+{
+	zklock_log_unreported_losses(aborted);
+	if (check.begun && (check.unconfirmed || zklock_has_failed() || noticed_losses().n > 0))
+		zklock_count(ZKLOCK_STAT_COMMITS_REFUSED, 1);
+}
+
 void
 zklock_end_transaction(bool aborted)
 {
-	ZklockNameList lost = lost_since_check();
+	if (check.begun && !aborted)
+	{
+		ZklockNameList lost = noticed_losses();
 
-	if (aborted || !check.begun)
-		zklock_log_unreported_losses(aborted);
-	else
 		log_late_losses(&lost);
-	if (aborted && check.begun && (check.unconfirmed || zklock_has_failed() || lost.n > 0))
-		zklock_count(ZKLOCK_STAT_COMMITS_REFUSED, 1);
+	}
+	else
+		end_unchecked(aborted);
 	zklock_forget_failure();
 	check.unproven = 0;
 	check.released.list.n = 0;
