@@ -55,8 +55,8 @@
  *   is still to be raised.  So a cancel that is withdrawn, or taken for a loss or a timeout, is nobody else's.
  *   What remains is a handler of a user's cancel in which one of ours ends an expression, and is caught: if
  *   no statement follows before the handler raises the user's cancel again, that counts as ours.
- * - While a loss is requested, a next signal is on its way: within RETRY_MS, or twice that while the
- *   session idles.
+ * - While a loss is requested, a next signal is on its way: within RETRY_MS, or four times that while
+ *   the session idles.
  * - A statement inside another one leaves the phase alone, or raises it from IDLE to RUNNING; and
  *   each restores what it has found, also after an error.
  *
@@ -88,7 +88,7 @@
 
 /* How long after a signal the next one is sent, in ms, while a loss is requested. */
 #define RETRY_MS 500
-#define MAX_DOUBLINGS 1			/* while the session idles */
+#define MAX_DOUBLINGS 2			/* while the session idles: 2 s */
 
 /* Not defined by all versions of glibc that have SIGEV_THREAD_ID. */
 #ifndef sigev_notify_thread_id

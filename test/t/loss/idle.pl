@@ -98,7 +98,7 @@ sub zk_session_id_of
 }
 
 # ... and then sleeps: the signals of the loss, which must end the wait of a later statement,
-# come ever more rarely until the client sends one.
+# come more rarely until the client sends one.
 {
 	my $s = session_with($node, session_timeout => '3s');
 	$s->query_ok("SELECT zk_lock('idle')");
