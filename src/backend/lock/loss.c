@@ -98,6 +98,12 @@ forget_lost(void)
 	}
 }
 
+static bool
+is_unreported_failure(void)
+{
+	return transaction.failed && !transaction.reported;
+}
+
 /*
  * Raises the loss, and forgets it; or, with "keep", raises it again later.  The author of an
  * index expression must not hide a loss from the session's user.  So code in a
@@ -109,6 +115,7 @@ raise_loss(bool keep)
 {
 	ZklSession *session = zklock_session_current();
 	ZklockNameList lost;
+	ZklockNameList named;
 	const char *names = NULL;
 	const char *detail = NULL;
 	bool		session_lost;
@@ -123,10 +130,13 @@ raise_loss(bool keep)
 	/* The next check reports what is not marked here, and closes a session that ends now. */
 	lost = mark_lost(&session_lost);
 	keep = keep && lost.n > 0;
+	named = lost;
 	if (lost.n > 0)
 	{
-		names = zklock_list_text(&lost);
-		detail = lost_detail(session_lost, lost.n);
+		if (!keep && is_unreported_failure())
+			named.n += transaction.affected.list.n;
+		names = zklock_list_text(&named);
+		detail = lost_detail(session_lost, named.n);
 		zklock_fail_transaction(&lost);
 		transaction.reported = true;
 	}
@@ -139,7 +149,7 @@ raise_loss(bool keep)
 	if (lost.n > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg_plural(LOST_ONE, LOST_SEVERAL, lost.n, names),
+				 errmsg_plural(LOST_ONE, LOST_SEVERAL, named.n, names),
 				 errdetail_internal("%s", detail), errhint(LOST_HINT)));
 }
 
@@ -159,12 +169,16 @@ zklock_report_loss(void)
 static void
 fail_transaction(const ZklockNameList *list, bool is_reported)
 {
+	bool		adds = !is_reported && is_unreported_failure();
+
 	/* The next error names what none has named. */
 	if (transaction.reported && !is_reported)
 		transaction.affected.list.n = 0;
-	transaction.reported = is_reported && (transaction.reported || !transaction.failed);
+	transaction.reported = is_reported && !is_unreported_failure();
 	transaction.failed = true;
 	zklock_keep_names(&transaction.affected, list);
+	if (adds)
+		transaction.affected.list.n += list->n;
 }
 
 void
@@ -196,12 +210,6 @@ zklock_raise_failure(void)
 			 errmsg("could not commit because a lock that this transaction relied on was lost"),
 			 errdetail("Affected: %s.", zklock_list_text(&transaction.affected.list)),
 			 errhint(LOST_HINT)));
-}
-
-static bool
-is_unreported_failure(void)
-{
-	return transaction.failed && !transaction.reported;
 }
 
 /*
@@ -289,7 +297,7 @@ unreported_losses(void)
 	dlist_iter	iter;
 
 	if (is_unreported_failure())
-		return transaction.affected.list;
+		list = transaction.affected.list;
 	if (!zklock_cancel_is_requested(ZKLOCK_CANCEL_LOSS))
 		return list;
 	(void) zklock_mark_lost();

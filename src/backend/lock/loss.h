@@ -72,7 +72,7 @@ extern void zklock_withdraw_cancels(void);
  */
 extern void zklock_log_unreported_losses(bool aborted);
 
-/* Another transaction begins. */
+/* Another transaction begins, or DISCARD ALL has given up everything. */
 extern void zklock_forget_failure(void);
 
 

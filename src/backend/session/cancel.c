@@ -198,7 +198,10 @@ zklock_cancel_begin(void)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	if (!QueryCancelPending)
+	{
 		state.source = UNKNOWN;
+		state.is_own = false;
+	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -458,7 +461,7 @@ settle(ZklockCancelReason reason, bool is_unseen)
 			(is_to_be_raised() || !(is_unseen || state.requested[ZKLOCK_CANCEL_LOSS])))
 			state.source = UNKNOWN;
 		if (state.is_own && !zklock_recovery_conflict_cancels())
-			QueryCancelPending = false;
+			QueryCancelPending = state.is_own = false;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

@@ -492,7 +492,10 @@ zklock_at_utility(PlannedStmt *pstmt, const char *text, bool read_only_tree,
 	}
 	/* First, because PostgreSQL releases the local locks even if the command then fails. */
 	if (discards_all && !IsInTransactionBlock(level == PROCESS_UTILITY_TOPLEVEL))
+	{
 		zklock_release_session();
+		zklock_forget_failure();
+	}
 	check_before_irreversible(statement, level == PROCESS_UTILITY_TOPLEVEL);
 	ZKLOCK_STATEMENT(previous.utility(pstmt, text, read_only_tree, level, params,
 									  environment, dest, completion),

@@ -456,4 +456,34 @@ SQL
 	$s->quit;
 }
 
+# Of several lost locks, the rollback of blocks has released some before the loss is reported: the error counts them, too.
+for my $outer ('NULL', "PERFORM zk_lock('outer')")
+{
+	my $s = connected_session($node, session_timeout => '3s');
+	$s->query_async(<<"SQL");
+DO \$\$
+DECLARE
+	x text;
+BEGIN
+	$outer;
+	BEGIN
+		x := zk_xact_lock('middle');
+		BEGIN
+			x := zk_xact_lock('inner');
+			x := pg_sleep(600);
+		EXCEPTION WHEN division_by_zero THEN
+		END;
+	EXCEPTION WHEN division_by_zero THEN
+	END;
+END \$\$
+SQL
+	wait_asleep($s);
+	$zk->pause;
+	my $names = $outer eq 'NULL' ? '"inner" and 1 other' : '"outer" and 2 others';
+	failed_with($s, '40001', "the error of a loss counts locks that the rollback of blocks has released, with: $outer", like => qr/locks $names were lost/);
+	$zk->resume;
+	$s->query('SELECT zk_unlock_all()');
+	$s->quit;
+}
+
 nothing_left($zkc, 'nothing is left');

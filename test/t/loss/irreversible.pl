@@ -113,8 +113,11 @@ for my $command ("ROLLBACK PREPARED 'unwanted'", 'DISCARD ALL')
 		"PostgreSQL refuses the command in a block: $command", hint => 0);
 	$s->query_ok('ROLLBACK');
 	$s->query_ok("SELECT zk_lock('irreversible')");
-	remove_by_hand('irreversible');
+	lose_lock($zk, $zkc, 'irreversible', zk_session_id($s));
+	my $logged = -s $node->logfile;
+	wait_for_sql($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'}, '0');
 	works($s, $command, '', "the command succeeds with a lost lock: $command");
+	unlike(slurp_file($node->logfile, $logged), qr/was lost, and the transaction/, "the log blames no transaction for the loss: $command");
 	$s->quit;
 }
 
