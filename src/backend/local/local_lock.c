@@ -161,7 +161,7 @@ wait_for_grant(const LOCKTAG *tag, LOCKMODE mode, int64 timeout_ms, bool catch_d
 	PG_END_TRY();
 	if (acquired)
 		end_timeout(nest_level);
-	/* A timeout has been answered.  A loss that came, too, decides anew whether it may cancel. */
+	/* A timeout has been answered.  A loss that has come meanwhile may cancel again. */
 	zklock_cancel_begin();
 	zklock_cancel_retry();
 	return acquired;
