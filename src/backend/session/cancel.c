@@ -46,7 +46,8 @@
  * - A request is set by any thread, and cleared by the backend's own thread alone, in
  *   zklock_cancel_settle(), before it looks at the reason: what comes later stays.
  * - QueryCancelPending is set for us only in our handler, with SIGINT blocked, and cleared for us only
- *   in zklock_cancel_settle(), with all signals blocked; both in the backend's thread.
+ *   in zklock_cancel_settle(), with all signals blocked; both in the backend's thread.  It is cleared only
+ *   if "is_own": our handler has set it, and no SIGINT came since, whatever came and was raised before.
  * - "source" is ZKLOCK only if every cancel since QueryCancelPending was clear came from the handler, and
  *   none from elsewhere since a statement, also a nested one, or a timed attempt began, or a lock was granted.
  *   PostgreSQL clears QueryCancelPending when it raises the error of a cancel; one of ours that comes while
@@ -142,7 +143,7 @@ is_waiting_for_lock(void)
 	return MyProc && (MyProc->wait_event_info & 0xFF000000) == PG_WAIT_LOCK;
 }
 
-/* Returns whether a program that the backend has started is running: not one that has ended, if nobody has asked how. */
+/* Returns whether a program that the backend has started is running.  One that has ended does not count. */
 static bool
 has_children(void)
 {

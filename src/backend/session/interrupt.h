@@ -69,7 +69,8 @@ extern void zklock_cancel_retry(void);
 
 /*
  * A statement, also inside another one, an attempt with a timeout, or a question to the ensemble begins, or
- * such an attempt has ended: no error of a cancel is on its way.  A cancel from elsewhere that is not pending has been handled.
+ * such an attempt has ended: no error of a cancel is on its way.  A cancel from elsewhere that is not
+ * pending has been handled.
  */
 extern void zklock_cancel_begin(void);
 
